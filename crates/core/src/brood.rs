@@ -1,0 +1,251 @@
+//! The brood: every live descendant of this process, and how it is ended and shown to be ended.
+//!
+//! This process is a subreaper (prctl(2)): whoever loses its parent becomes its child. So it need not know the
+//! tree. It kills its children, their children become its own, and when none is left it asks waitid(2), which
+//! answers ECHILD: nothing is left below. That answer is the proof.
+//!
+//! Nothing is reaped while a live child is left. A zombie keeps its process slot, so whoever forks without pause
+//! under a limit runs out of slots; and it keeps its number, so a number that was looked at stays that process's.
+//!
+//! Passes are driven by SIGCHLD: a dying process hands over its children before it tells its parent.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use holdfast_wire::{Exit, MAX_NAMED, ProcessInfo, Usage};
+
+use crate::sys::{self, Group, Kill, Look, Pid};
+
+/// What is below this process.
+#[derive(Default)]
+pub struct Brood {
+    /// Children that are not of the brood: a spawn helper's living keepers.
+    pub outsiders: BTreeSet<Pid>,
+    /// The call's own processes, which no report names: the command's first one and the pin.
+    pub own: Vec<Pid>,
+    /// The first process, once it was reaped with the rest.
+    pub first: Option<Exit>,
+    /// Everything reaped so far.
+    pub usage: Usage,
+    /// Whether what is reaped counts as left over.
+    pub recording: bool,
+    /// Left over and ended, the first [`MAX_NAMED`].
+    pub leftovers: Vec<ProcessInfo>,
+    /// Left over and ended, all.
+    pub leftover_count: u32,
+}
+
+/// After a reaping.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Left {
+    /// No child: the proof.
+    Nothing,
+    /// Live children.
+    Some,
+}
+
+impl Brood {
+    /// The children that count, alive or not. `None`: the process table cannot be read.
+    fn children(&self) -> Option<Vec<Pid>> {
+        let mut list = sys::own_children()?;
+        list.retain(|pid| !self.outsiders.contains(pid));
+        Some(list)
+    }
+
+    /// The live children, by the table or, failing that, by asking every number.
+    fn live(&self, by_number: bool) -> Vec<Pid> {
+        let listed = if by_number { None } else { self.children() };
+        let mut list = listed.unwrap_or_else(sys::every_number);
+        list.retain(|pid| !self.outsiders.contains(pid) && sys::look(*pid) == Look::Live);
+        list
+    }
+
+    /// The live processes below, for a report: children and deeper ones.
+    pub fn names(&self) -> Vec<ProcessInfo> {
+        let children = self.live(false);
+        let deeper = sys::descendants(&children).into_iter().map(|(pid, _)| pid);
+        let all = children.iter().copied().chain(deeper).filter(|pid| !self.own.contains(pid));
+        all.take(MAX_NAMED).map(|pid| ProcessInfo { pid: pid.raw(), name: sys::name(pid) }).collect()
+    }
+
+    /// Signals everything once: the group by its pin, the rest one by one. Stopped processes are woken, so that
+    /// they can take it.
+    pub fn signal_all(&self, group: Option<&Group>, signal: i32) {
+        let children = self.live(false);
+        let deeper = sys::descendants(&children);
+        let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
+        for signal in [signal, libc::SIGCONT] {
+            let reached = group.is_some_and(|group| group.signal(signal));
+            for &pid in children.iter().filter(|&&pid| !(reached && in_group(pid))) {
+                sys::kill_child(pid, signal);
+            }
+            for &(pid, parent) in deeper.iter().filter(|&&(pid, _)| !(reached && in_group(pid))) {
+                sys::signal_descendant(pid, parent, signal);
+            }
+        }
+    }
+
+    /// Whether nothing is alive below. Takes nothing away.
+    pub fn is_settled(&self) -> bool {
+        self.children().is_some_and(|list| list.iter().all(|&pid| sys::look(pid) != Look::Live))
+    }
+
+    /// Reaps the zombies that are not the call's own, while the call goes on. Whether nothing is alive below.
+    pub fn reap_adopted(&mut self) -> bool {
+        let mut settled = true;
+        let Some(list) = self.children() else {
+            // Without a table the first zombie hides the others until the end.
+            while let Ok(Some(pid)) = sys::peek_any() && !self.own.contains(&pid) {
+                self.reap_one(pid);
+            }
+            return false;
+        };
+        for pid in list {
+            match sys::look(pid) {
+                Look::Live => settled = false,
+                Look::Dead(_) if !self.own.contains(&pid) => self.reap_one(pid),
+                _ => (),
+            }
+        }
+        settled
+    }
+
+    /// Reaps every zombie.
+    pub fn reap(&mut self) -> Left {
+        if self.outsiders.is_empty() { self.reap_everything() } else { self.reap_listed() }
+    }
+
+    fn reap_everything(&mut self) -> Left {
+        loop {
+            if self.recording && self.leftovers.len() < MAX_NAMED {
+                match sys::peek_any() {
+                    Ok(Some(pid)) => self.reap_one(pid),
+                    Ok(None) => return Left::Some,
+                    Err(_) => return Left::Nothing,
+                }
+                continue;
+            }
+            match sys::reap_any() {
+                Ok(Some(reaped)) => self.count(reaped, None),
+                Ok(None) => return Left::Some,
+                Err(_) => return Left::Nothing,
+            }
+        }
+    }
+
+    /// With outsiders among our children nothing but the table tells who is left.
+    fn reap_listed(&mut self) -> Left {
+        for pid in self.children().unwrap_or_default() {
+            if let Look::Dead(_) = sys::look(pid) {
+                self.reap_one(pid);
+            }
+        }
+        match self.children() {
+            Some(list) if list.is_empty() => Left::Nothing,
+            _ => Left::Some,
+        }
+    }
+
+    /// Reaps this zombie.
+    pub fn reap_one(&mut self, pid: Pid) {
+        let named = self.recording && self.leftovers.len() < MAX_NAMED && !self.own.contains(&pid);
+        let name = named.then(|| sys::name(pid));
+        if let Some(reaped) = sys::reap(pid) {
+            self.count(reaped, name);
+        }
+    }
+
+    fn count(&mut self, reaped: sys::Reaped, name: Option<Vec<u8>>) {
+        self.usage.add(reaped.usage);
+        if self.own.contains(&reaped.pid) {
+            if self.own.first() == Some(&reaped.pid) {
+                self.first = Some(reaped.exit);
+            }
+            self.own.retain(|&pid| pid != reaped.pid);
+            return;
+        }
+        if self.recording {
+            self.leftover_count += 1;
+            if let Some(name) = name {
+                self.leftovers.push(ProcessInfo { pid: reaped.pid.raw(), name });
+            }
+        }
+    }
+}
+
+/// How far the killing is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Go on at the next SIGCHLD.
+    Waiting,
+    /// Nothing is left: the proof.
+    Done,
+    /// Every live child refuses to be signalled.
+    Denied,
+}
+
+/// SIGKILL to everything until nothing is left.
+pub struct Killing {
+    /// The first SIGKILL.
+    pub since: Instant,
+    /// When to stop waiting.
+    pub deadline: Instant,
+    /// Signalled and not seen dead.
+    awaited: Vec<Pid>,
+    passes: u32,
+}
+
+impl Killing {
+    /// Begins; nothing is signalled before [`advance`](Killing::advance).
+    pub fn new(deadline: Instant) -> Killing {
+        Killing { since: Instant::now(), deadline, awaited: Vec::new(), passes: 0 }
+    }
+
+    /// Goes as far as it gets without waiting.
+    pub fn advance(&mut self, brood: &mut Brood, group: Option<&Group>) -> Progress {
+        let mut by_number = false;
+        loop {
+            // One look per wake-up, not one per process: whoever was signalled last tends to die last.
+            while let Some(&pid) = self.awaited.last() {
+                if sys::look(pid) == Look::Live {
+                    return Progress::Waiting;
+                }
+                self.awaited.pop();
+            }
+            if self.passes > 0 && Instant::now() >= self.deadline {
+                return Progress::Waiting;
+            }
+            let live = brood.live(by_number);
+            self.passes += 1;
+            if let Some(group) = group
+                && !live.is_empty()
+            {
+                group.signal(libc::SIGKILL);
+            }
+            // In the first pass the group and the children; whoever is deeper moves up or is found in the next.
+            let deeper = if self.passes > 1 { sys::descendants(&live) } else { Vec::new() };
+            let mut denied = false;
+            for &pid in &live {
+                match sys::kill_child(pid, libc::SIGKILL) {
+                    Kill::Sent => self.awaited.push(pid),
+                    Kill::Denied => denied = true,
+                    Kill::Dead | Kill::NotOurs => (),
+                }
+            }
+            for (pid, parent) in deeper {
+                sys::signal_descendant(pid, parent, libc::SIGKILL);
+            }
+            if !self.awaited.is_empty() {
+                continue;
+            }
+            if denied {
+                return Progress::Denied;
+            }
+            if brood.reap() == Left::Nothing {
+                return Progress::Done;
+            }
+            // Someone lives whom the table did not show.
+            by_number = live.is_empty() && brood.live(false).is_empty();
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! One call as the host sees it: the spec on its way, the keeper's messages, and what to conclude when the keeper is
+//! lost.
+//!
+//! The only proof that nothing ran is the end of the call's own socket without `committed` before it. Then the call
+//! is tried once more; the command's ends of the pipes are kept until `committed` for that.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use holdfast_wire::{By, EndFacts, Exit, FromKeeper, Mechanism, Outcome, Reason, Step, Usage};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::lock;
+use super::pool::{KeeperEnd, KeeperId, Pool};
+use crate::keeper::BUDGET;
+use crate::socket::{self, Outbox, Received};
+
+/// Without any word: the host shuts its side, so that the keeper can start nothing any more.
+const SILENCE: Duration = Duration::from_secs(10);
+/// From there until it is called unclear; and, beyond the budget, for the helper's word on a lost keeper.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a call has to tell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The program was executed.
+    Started,
+    /// It could not be; nothing of it ran.
+    Failed {
+        /// The part.
+        step: Step,
+        /// The system's code.
+        errno: i32,
+        /// What it was about.
+        path: Vec<u8>,
+    },
+    /// No keeper took the call.
+    Refused {
+        /// It cannot be known whether it ran.
+        unclear: bool,
+        /// The system's code, or 0.
+        errno: i32,
+        /// What was tried.
+        tried: String,
+    },
+    /// The first process ended; None when nobody can know how.
+    Exited(Option<Exit>, Usage),
+    /// The keeper drains the pipes.
+    Taken,
+    /// The last one.
+    Ended(EndFacts),
+}
+
+/// See the module.
+pub struct Call {
+    helper: PathBuf,
+    spec: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+    attempts: u32,
+    keeper: Option<KeeperEnd>,
+    changed_socket: bool,
+    outbox: Outbox,
+    began: Instant,
+    shut: Option<Instant>,
+    committed: bool,
+    pid: Option<i32>,
+    started: bool,
+    exited: bool,
+    /// The keeper's socket has ended, since then.
+    lost: Option<Instant>,
+    reusable: bool,
+    over: bool,
+    events: VecDeque<Event>,
+}
+
+impl Call {
+    pub fn new(helper: PathBuf, spec: Vec<u8>, descriptors: Vec<OwnedFd>) -> Call {
+        Call {
+            helper,
+            spec,
+            descriptors,
+            attempts: 0,
+            keeper: None,
+            changed_socket: false,
+            outbox: Outbox::default(),
+            began: Instant::now(),
+            shut: None,
+            committed: false,
+            pid: None,
+            started: false,
+            exited: false,
+            lost: None,
+            reusable: false,
+            over: false,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// A call that the host itself could not prepare.
+    pub fn failed(step: Step, error: &io::Error, cwd: &str) -> Call {
+        let mut call = Call::new(PathBuf::new(), Vec::new(), Vec::new());
+        let path = if step == Step::Cwd { cwd.into() } else { Vec::new() };
+        call.events.push_back(Event::Failed { step, errno: error.raw_os_error().unwrap_or(0), path });
+        call.finish(facts(Outcome::Ended, Reason::NotStarted));
+        call
+    }
+
+    pub fn socket(&self) -> Option<Arc<OwnedFd>> {
+        self.keeper.as_ref().map(|keeper| Arc::clone(&keeper.socket))
+    }
+
+    /// True once after the call moved to another keeper.
+    pub fn changed_socket(&mut self) -> bool {
+        std::mem::take(&mut self.changed_socket)
+    }
+
+    pub fn pid(&self) -> Option<i32> {
+        self.pid
+    }
+
+    pub fn has_output(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.events.drain(..).collect()
+    }
+
+    /// The keeper goes back, for its next call or for none.
+    pub fn give_back(&mut self, pool: &mut Pool) {
+        match self.keeper.take() {
+            Some(keeper) if self.reusable => pool.put_back(keeper),
+            Some(keeper) => pool.discard(&keeper),
+            None => (),
+        }
+    }
+
+    /// The lost keeper whose end the helper is to report.
+    pub fn awaited_keeper(&self) -> Option<KeeperId> {
+        self.lost.and(self.keeper.as_ref()).map(|keeper| keeper.id)
+    }
+
+    /// When to look again although nothing arrived.
+    pub fn next_time(&self) -> Option<Instant> {
+        match (self.lost, self.shut) {
+            (Some(lost), _) => Some(lost + BUDGET + PATIENCE),
+            _ if self.committed => None,
+            (None, Some(shut)) => Some(shut + PATIENCE),
+            (None, None) => Some(self.began + SILENCE),
+        }
+    }
+
+    /// Hands the spec to a keeper, to another one if that one has died.
+    pub fn send(&mut self, pool: &mut Pool) {
+        let mut last = String::new();
+        while self.attempts < 2 {
+            self.attempts += 1;
+            // An idle keeper that died cannot have started anything: as many tries as there may be of those.
+            for _ in 0..=32 {
+                let keeper = match pool.acquire(&self.helper) {
+                    Ok(keeper) => keeper,
+                    Err(refusal) => return self.refuse(false, refusal.errno, refusal.tried),
+                };
+                match self.send_to(&keeper) {
+                    Ok(()) => {
+                        self.keeper = Some(keeper);
+                        self.changed_socket = true;
+                        self.began = Instant::now();
+                        return;
+                    }
+                    Err(error) => {
+                        pool.discard(&keeper);
+                        last = format!("handing the call to a keeper: {error}");
+                        // Too many descriptors on their way is not the keeper's fault, and another one does not help.
+                        if error.raw_os_error() == Some(libc::ETOOMANYREFS) {
+                            return self.refuse(false, libc::ETOOMANYREFS, last);
+                        }
+                    }
+                }
+            }
+        }
+        self.refuse(false, libc::EPIPE, last);
+    }
+
+    fn send_to(&mut self, keeper: &KeeperEnd) -> io::Result<()> {
+        let along: Vec<_> = self.descriptors.iter().map(AsFd::as_fd).collect();
+        let sent = socket::send(keeper.socket.as_fd(), &self.spec, &along)?;
+        if sent < self.spec.len() {
+            self.outbox.push(self.spec[sent..].to_vec(), Vec::new());
+        }
+        Ok(())
+    }
+
+    /// Queues a message. False when the call has ended or its keeper is gone.
+    pub fn post(&mut self, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) -> bool {
+        let Some(keeper) = self.keeper.as_ref().filter(|_| !self.over && self.lost.is_none()) else { return false };
+        self.outbox.push(bytes, descriptors);
+        // A failed write is no conclusion: what the keeper said before is still to be read.
+        let _ = self.outbox.flush(keeper.socket.as_fd());
+        true
+    }
+
+    /// Reads until the pid is known, the start failed, or the time is up.
+    pub fn await_pid(&mut self, wait: Duration, pool: &Mutex<Pool>) {
+        let deadline = Instant::now() + wait;
+        loop {
+            self.read(pool);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if self.pid.is_some() || self.over || self.lost.is_some() || left.is_zero() {
+                return;
+            }
+            let Some(socket) = self.socket() else { return };
+            let flags = if self.has_output() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let timeout = Timespec::try_from(left).ok();
+            let _ = rustix::event::poll(&mut [PollFd::new(&socket, flags)], timeout.as_ref());
+        }
+    }
+
+    /// Takes in what has arrived, and the time that has passed.
+    pub fn receive(&mut self, pool: &Mutex<Pool>) {
+        self.read(pool);
+        if self.over {
+            return;
+        }
+        if self.lost.is_some() {
+            return self.conclude(pool);
+        }
+        if self.committed {
+            return;
+        }
+        match self.shut {
+            None if self.began.elapsed() >= SILENCE => {
+                if let Some(socket) = self.socket() {
+                    let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Write);
+                }
+                self.shut = Some(Instant::now());
+            }
+            Some(shut) if shut.elapsed() >= PATIENCE => {
+                self.refuse(true, libc::ETIMEDOUT, "the keeper gives no answer".to_owned());
+            }
+            _ => (),
+        }
+    }
+
+    fn read(&mut self, pool: &Mutex<Pool>) {
+        while !self.over && self.lost.is_none() {
+            let Some(keeper) = &mut self.keeper else { return };
+            let _ = self.outbox.flush(keeper.socket.as_fd());
+            let mut bytes = [0; 4096];
+            let mut ended = false;
+            match socket::receive(keeper.socket.as_fd(), &mut bytes, &mut Vec::new()) {
+                Received::Bytes(count) => keeper.inbox.feed(&bytes[..count]),
+                Received::Nothing => return,
+                Received::End | Received::Truncated => ended = true,
+            }
+            while let Some(keeper) = &mut self.keeper {
+                let frame = keeper.inbox.next_frame();
+                match frame.and_then(|frame| frame.as_ref().map(FromKeeper::decode).transpose()) {
+                    Ok(Some(message)) => self.take_in(message),
+                    Ok(None) => break,
+                    Err(_) => {
+                        ended = true;
+                        break;
+                    }
+                }
+            }
+            if ended && !self.over {
+                self.lose(pool);
+            }
+        }
+    }
+
+    fn take_in(&mut self, message: FromKeeper) {
+        match message {
+            FromKeeper::Committed => {
+                self.committed = true;
+                self.descriptors.clear();
+                self.spec = Vec::new();
+            }
+            FromKeeper::Pid(pid) => self.pid = Some(pid),
+            FromKeeper::Started => {
+                self.started = true;
+                self.events.push_back(Event::Started);
+            }
+            FromKeeper::Failed { step, errno, path } => {
+                self.descriptors.clear();
+                self.pid = None;
+                self.started = true;
+                self.exited = true;
+                self.events.push_back(Event::Failed { step, errno, path });
+            }
+            FromKeeper::Exited { exit, usage } => {
+                self.exited = true;
+                self.events.push_back(Event::Exited(Some(exit), usage));
+            }
+            FromKeeper::Taken => self.events.push_back(Event::Taken),
+            FromKeeper::Stopped => (),
+            FromKeeper::Ended(facts) => {
+                self.reusable = facts.outcome != Outcome::Survivors && self.outbox.is_empty();
+                self.finish(facts);
+            }
+        }
+    }
+
+    /// The keeper's socket has ended before its last word.
+    fn lose(&mut self, pool: &Mutex<Pool>) {
+        if !self.committed {
+            if let Some(keeper) = self.keeper.take() {
+                lock(pool).discard(&keeper);
+            }
+            self.outbox = Outbox::default();
+            self.shut = None;
+            return self.send(&mut lock(pool));
+        }
+        self.lost = Some(Instant::now());
+        if !self.started && !self.exited {
+            let tried = "the keeper was lost while it started the command".to_owned();
+            self.events.push_back(Event::Refused { unclear: true, errno: libc::EPIPE, tried });
+        } else if !self.exited {
+            self.events.push_back(Event::Exited(None, Usage::default()));
+        }
+        self.exited = true;
+        self.conclude(pool);
+    }
+
+    /// The end of a call whose keeper is lost: by the helper, or by nobody.
+    fn conclude(&mut self, pool: &Mutex<Pool>) {
+        let (Some(lost), Some(keeper)) = (self.lost, &self.keeper) else { return };
+        let mut pool = lock(pool);
+        let report = pool.report(keeper.id);
+        if report.is_none() && pool.may_report(keeper.id) && lost.elapsed() < BUDGET + PATIENCE {
+            return;
+        }
+        self.give_back(&mut pool);
+        drop(pool);
+        self.finish(report.unwrap_or_else(|| facts(Outcome::Unconfirmed, Reason::KeeperGone)));
+    }
+
+    fn refuse(&mut self, unclear: bool, errno: i32, tried: String) {
+        self.events.push_back(Event::Refused { unclear, errno, tried });
+        let outcome = if unclear { Outcome::Unconfirmed } else { Outcome::Ended };
+        self.finish(facts(outcome, Reason::NotStarted));
+    }
+
+    fn finish(&mut self, facts: EndFacts) {
+        self.over = true;
+        self.descriptors.clear();
+        self.events.push_back(Event::Ended(facts));
+    }
+}
+
+fn facts(outcome: Outcome, reason: Reason) -> EndFacts {
+    EndFacts {
+        outcome,
+        mechanism: Mechanism::None,
+        by: By::Host,
+        reason,
+        proof_time: 0,
+        usage: Usage::default(),
+        leftover_count: 0,
+        leftovers: Vec::new(),
+        survivors: Vec::new(),
+    }
+}

@@ -1,0 +1,357 @@
+//! The host's side: what the addon embeds. No JavaScript here, so that it can be tested without Node.
+//!
+//! [`Host`] is one per process and shared by its threads. It owns the spawn helper's socket and the sockets of idle
+//! keepers ([`pool`]); a call takes one keeper's socket and gives it back after the end ([`call`]). Everything that
+//! has to be waited for is watched by one thread ([`reactor`]), which reads nothing itself: it says which number is
+//! ready, and the environment (a JavaScript thread) that owns the number reads.
+//!
+//! Locks are taken in the order call, pool, reactor.
+
+mod call;
+mod pool;
+mod reactor;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use holdfast_wire::{Background, NO_DESCRIPTOR, Spec, Step, ToKeeper};
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::PipeFlags;
+
+use crate::socket;
+use crate::sys::{self, Attributes};
+
+pub use call::Event;
+use call::Call;
+use pool::Pool;
+pub use reactor::{EnvId, READABLE, WRITABLE};
+use reactor::{Interest, Reactor};
+
+/// How long `pid` waits for a keeper that is stopped or starved.
+const PID_WAIT: Duration = Duration::from_millis(20);
+
+/// One place of a command's stdio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// `/dev/null`.
+    Ignore,
+    /// A pipe: the command reads from 0, writes to 1 and 2; further places are duplex.
+    Pipe,
+    /// The same pipe as place 1.
+    Stdout,
+    /// A descriptor of the host.
+    Inherit(i32),
+}
+
+/// What to start.
+pub struct Request<'a> {
+    /// The helper executable.
+    pub helper: PathBuf,
+    /// Program.
+    pub file: &'a str,
+    /// NUL-joined.
+    pub args: &'a str,
+    /// NUL-joined.
+    pub env: &'a str,
+    /// Empty for the host's.
+    pub cwd: &'a str,
+    /// One for each place.
+    pub stdio: &'a [Place],
+    /// Milliseconds, 0 for none.
+    pub timeout: u64,
+    /// First signal of the ladder.
+    pub kill_signal: i32,
+    /// Milliseconds.
+    pub grace: u64,
+    /// What becomes of what is left.
+    pub background: Background,
+    /// Milliseconds.
+    pub background_grace: u64,
+    /// User, or the host's.
+    pub uid: Option<u32>,
+    /// Group, or the host's.
+    pub gid: Option<u32>,
+}
+
+/// A call's numbers.
+pub struct Begun {
+    /// The call's.
+    pub call: u32,
+    /// The pipes', by place.
+    pub pipes: Vec<Option<u32>>,
+}
+
+/// The one per process.
+pub struct Host {
+    reactor: Arc<Reactor>,
+    pool: Arc<Mutex<Pool>>,
+    calls: Mutex<HashMap<u32, Arc<Mutex<Call>>>>,
+}
+
+/// A panic while a lock was held must not take every later call with it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Host {
+    /// Made at the first use.
+    pub fn get() -> io::Result<&'static Host> {
+        static HOST: OnceLock<Host> = OnceLock::new();
+        if let Some(host) = HOST.get() {
+            return Ok(host);
+        }
+        let reactor = Arc::new(Reactor::new()?);
+        let pool = Arc::new(Mutex::new(Pool::new(Arc::clone(&reactor))));
+        let host = Host { reactor, pool, calls: Mutex::default() };
+        // The loser of a race of two threads has started no thread yet.
+        if HOST.set(host).is_ok()
+            && let Some(host) = HOST.get()
+        {
+            let pool = Arc::clone(&host.pool);
+            host.reactor.run(move |key| lock(&pool).on_ready(key))?;
+        }
+        HOST.get().ok_or_else(|| io::ErrorKind::Other.into())
+    }
+
+    /// A new environment; `wake` is called, on any thread, when [`take`](Host::take) has words.
+    pub fn attach(&self, wake: Box<dyn Fn() + Send + Sync>) -> EnvId {
+        self.reactor.attach(wake)
+    }
+
+    /// The environment is going: its calls end, because their sockets close.
+    pub fn detach(&self, env: EnvId) {
+        for number in self.reactor.detach(env) {
+            let call = lock(&self.calls).remove(&number);
+            if let Some(call) = call {
+                lock(&call).give_back(&mut lock(&self.pool));
+            }
+        }
+    }
+
+    /// Readiness words since the last time: number * 4 + [`READABLE`] and [`WRITABLE`].
+    pub fn take(&self, env: EnvId) -> Vec<u32> {
+        self.reactor.take(env)
+    }
+
+    /// Starts a call. Whatever goes wrong is an event of the call.
+    pub fn start(&self, env: EnvId, request: &Request<'_>) -> Begun {
+        let mut pipes = Vec::with_capacity(request.stdio.len());
+        let prepared = self.prepare(env, request, &mut pipes);
+        let call = match prepared {
+            Ok((spec, descriptors)) => {
+                let mut call = Call::new(request.helper.clone(), spec, descriptors);
+                call.send(&mut lock(&self.pool));
+                call
+            }
+            Err((step, error)) => Call::failed(step, &error, request.cwd),
+        };
+        let number = self.reactor.add(env, call.socket());
+        lock(&self.calls).insert(number, Arc::new(Mutex::new(call)));
+        Begun { call: number, pipes }
+    }
+
+    /// Makes the pipes and the spec. Descriptors: the working directory, then one for each place that has one.
+    fn prepare(
+        &self,
+        env: EnvId,
+        request: &Request<'_>,
+        pipes: &mut Vec<Option<u32>>,
+    ) -> Result<(Vec<u8>, Vec<OwnedFd>), (Step, io::Error)> {
+        let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(".", directory, Mode::empty()).map_err(|error| (Step::Cwd, error.into()))?;
+        let mut descriptors = Vec::with_capacity(4);
+        descriptors.push(directory);
+        let mut places = Vec::with_capacity(request.stdio.len());
+        for (at, place) in request.stdio.iter().enumerate() {
+            let (child, host) = ends(at, *place).map_err(|error| (Step::Stdio, error))?;
+            pipes.push(host.map(|fd| self.reactor.add(env, Some(Arc::new(fd)))));
+            places.push(match child {
+                Some(fd) => {
+                    descriptors.push(fd);
+                    descriptors.len() as u8 - 1
+                }
+                None if *place == Place::Stdout => places.get(1).copied().unwrap_or(NO_DESCRIPTOR),
+                None => NO_DESCRIPTOR,
+            });
+        }
+        if descriptors.len() > socket::MAX_DESCRIPTORS {
+            return Err((Step::Stdio, io::Error::from_raw_os_error(libc::EMFILE)));
+        }
+        let attributes = Attributes::now();
+        let spec = Spec {
+            file: request.file.as_bytes(),
+            args: request.args.as_bytes(),
+            env: request.env.as_bytes(),
+            cwd: request.cwd.as_bytes(),
+            places: &places,
+            descriptors: descriptors.len() as u32,
+            umask: attributes.umask,
+            nice: attributes.nice,
+            nofile: attributes.nofile,
+            uid: request.uid,
+            gid: request.gid,
+            timeout: request.timeout,
+            kill_signal: request.kill_signal,
+            grace: request.grace,
+            background: request.background,
+            background_grace: request.background_grace,
+            same_group: false,
+        };
+        let mut bytes = Vec::with_capacity(request.env.len() + request.args.len() + 256);
+        ToKeeper::put_spec(&mut bytes, &spec);
+        Ok((bytes, descriptors))
+    }
+
+    fn call(&self, number: u32) -> Option<Arc<Mutex<Call>>> {
+        lock(&self.calls).get(&number).cloned()
+    }
+
+    /// The command's pid; waits for it at most [`PID_WAIT`].
+    pub fn pid(&self, number: u32) -> Option<i32> {
+        let call = self.call(number)?;
+        let mut call = lock(&call);
+        call.await_pid(PID_WAIT, &self.pool);
+        call.pid()
+    }
+
+    /// What has arrived for a call. With `ended` its number is free.
+    pub fn receive(&self, number: u32) -> Vec<Event> {
+        let Some(call) = self.call(number) else { return Vec::new() };
+        let mut call = lock(&call);
+        call.receive(&self.pool);
+        let events = call.take_events();
+        if call.is_over() {
+            self.forget(number, &mut call);
+        } else {
+            self.rearm(number, &mut call);
+        }
+        events
+    }
+
+    fn forget(&self, number: u32, call: &mut Call) {
+        self.reactor.remove(number);
+        lock(&self.calls).remove(&number);
+        call.give_back(&mut lock(&self.pool));
+    }
+
+    fn rearm(&self, number: u32, call: &mut Call) {
+        if call.changed_socket() {
+            self.reactor.replace(number, call.socket());
+        }
+        if let Some(time) = call.next_time() {
+            self.reactor.set_timer(number, time);
+        }
+        if let Some(keeper) = call.awaited_keeper() {
+            lock(&self.pool).notify_when_ended(keeper, number);
+        } else {
+            let wants = if call.has_output() { Interest::Both } else { Interest::Readable };
+            self.reactor.arm(number, wants);
+        }
+    }
+
+    /// Hands a signal to the keeper. False when the call has ended.
+    pub fn signal(&self, number: u32, signal: i32, group: bool) -> bool {
+        self.post(number, |bytes| ToKeeper::put_signal(bytes, signal, group), Vec::new())
+    }
+
+    /// Starts the ladder; -1 stands for the call's own. False when the call has ended.
+    pub fn end(&self, number: u32, signal: i32, grace: i64) -> bool {
+        self.post(number, |bytes| ToKeeper::put_end(bytes, signal, grace), Vec::new())
+    }
+
+    /// Gives read ends to the keeper; the host's copies are closed when it has answered.
+    pub fn hand_over(&self, number: u32, pipes: &[u32]) -> bool {
+        let copies: Option<Vec<OwnedFd>> =
+            pipes.iter().map(|&pipe| self.reactor.get(pipe)?.try_clone().ok()).collect();
+        let Some(copies) = copies else { return false };
+        let count = copies.len() as u32;
+        self.post(number, |bytes| ToKeeper::put_hand_over(bytes, count), copies)
+    }
+
+    fn post(&self, number: u32, put: impl FnOnce(&mut Vec<u8>), descriptors: Vec<OwnedFd>) -> bool {
+        let Some(call) = self.call(number) else { return false };
+        let mut call = lock(&call);
+        let mut bytes = Vec::new();
+        put(&mut bytes);
+        if !call.post(bytes, descriptors) {
+            return false;
+        }
+        if call.has_output() {
+            self.reactor.arm(number, Interest::Both);
+        }
+        true
+    }
+
+    /// read(2) without blocking; arms the reactor when there is nothing.
+    pub fn read(&self, pipe: u32, into: &mut [u8]) -> io::Result<usize> {
+        let fd = self.reactor.get(pipe).ok_or_else(bad_number)?;
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(&fd, &mut *into));
+        self.armed(pipe, Interest::Readable, read)
+    }
+
+    /// write(2) without blocking; arms the reactor when nothing goes.
+    pub fn write(&self, pipe: u32, from: &[u8]) -> io::Result<usize> {
+        let fd = self.reactor.get(pipe).ok_or_else(bad_number)?;
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(&fd, from));
+        self.armed(pipe, Interest::Writable, written)
+    }
+
+    fn armed(&self, pipe: u32, wants: Interest, done: rustix::io::Result<usize>) -> io::Result<usize> {
+        if done == Err(rustix::io::Errno::AGAIN) {
+            self.reactor.arm(pipe, wants);
+        }
+        Ok(done?)
+    }
+
+    /// No more writing: shutdown(2) of a duplex place, the end of a pipe.
+    pub fn finish(&self, pipe: u32) {
+        let Some(fd) = self.reactor.get(pipe) else { return };
+        if rustix::net::shutdown(&fd, rustix::net::Shutdown::Write).is_err() {
+            self.close(pipe);
+        }
+    }
+
+    /// Closes a pipe.
+    pub fn close(&self, pipe: u32) {
+        self.reactor.remove(pipe);
+    }
+
+    /// The next call starts a new helper.
+    pub fn reset_helper(&self) {
+        lock(&self.pool).reset();
+    }
+
+    /// Starts the helper if it does not run.
+    pub fn probe(&self, helper: &std::path::Path) -> Result<(), String> {
+        lock(&self.pool).ensure_helper(helper).map_err(|refusal| refusal.tried)
+    }
+}
+
+fn bad_number() -> io::Error {
+    io::Error::from_raw_os_error(libc::EBADF)
+}
+
+/// The command's end and the host's end of a place.
+fn ends(at: usize, place: Place) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
+    match place {
+        Place::Ignore | Place::Stdout => Ok((None, None)),
+        Place::Inherit(fd) => Ok((Some(sys::duplicate(fd)?), None)),
+        Place::Pipe => {
+            let (child, host) = match at {
+                0 => rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?,
+                1 | 2 => {
+                    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+                    (write, read)
+                }
+                _ => socket::pair()?,
+            };
+            // Only our end: the flag belongs to the open file, and the command's must block.
+            rustix::fs::fcntl_setfl(host.as_fd(), OFlags::NONBLOCK)?;
+            Ok((Some(child), Some(host)))
+        }
+    }
+}

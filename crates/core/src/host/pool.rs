@@ -1,0 +1,328 @@
+//! The spawn helper and the idle keepers.
+//!
+//! The helper is started when the first call needs it, and again when it is gone, when the host's identity has
+//! changed, or when the user asked. A keeper of an old helper is used to the end of its call and no further.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use holdfast_wire::{Decoder, EndFacts, FromHelper, ToHelper, VERSION};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::reactor::Reactor;
+use crate::socket::{self, Outbox, Received};
+use crate::sys::{self, Identity, Pid};
+
+/// For the helper's first word, and for a keeper when none is idle.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Idle keepers that are always welcome, and the most that are kept.
+const FEW: usize = 2;
+const MANY: usize = 16;
+
+/// Names a keeper: the helper's generation, and the pid among that helper's children.
+pub type KeeperId = (u32, i32);
+
+/// The host's end of a keeper.
+pub struct KeeperEnd {
+    pub socket: Arc<OwnedFd>,
+    pub id: KeeperId,
+    pub inbox: Decoder,
+}
+
+/// Why no keeper could be had. Nothing ran.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    pub errno: i32,
+    pub tried: String,
+}
+
+struct Helper {
+    control: OwnedFd,
+    identity: Identity,
+    inbox: Decoder,
+    outbox: Outbox,
+    descriptors: Vec<OwnedFd>,
+    greeted: bool,
+    alive: bool,
+    /// Asked for and not yet arrived.
+    pending: usize,
+    refused: Option<i32>,
+}
+
+/// See the module.
+pub struct Pool {
+    reactor: Arc<Reactor>,
+    helper: Option<Helper>,
+    generation: u32,
+    idle: Vec<KeeperEnd>,
+    in_use: usize,
+    /// Recent peak of calls at once; decays with every call.
+    demand: usize,
+    /// Ends reported for lost keepers, and who waits for one.
+    reports: HashMap<KeeperId, EndFacts>,
+    waiting: HashMap<KeeperId, u32>,
+    /// Helpers that left and are not reaped: their pidfd by generation.
+    leaving: HashMap<u32, OwnedFd>,
+}
+
+impl Pool {
+    pub fn new(reactor: Arc<Reactor>) -> Pool {
+        Pool {
+            reactor,
+            helper: None,
+            generation: 0,
+            idle: Vec::new(),
+            in_use: 0,
+            demand: 0,
+            reports: HashMap::new(),
+            waiting: HashMap::new(),
+            leaving: HashMap::new(),
+        }
+    }
+
+    /// A keeper for one call.
+    pub fn acquire(&mut self, path: &Path) -> Result<KeeperEnd, Refusal> {
+        self.ensure_helper(path)?;
+        let deadline = Instant::now() + ANSWER;
+        loop {
+            self.ask_ahead();
+            if let Some(keeper) = self.idle.pop() {
+                self.in_use += 1;
+                self.demand = self.in_use.max(self.demand - self.demand / 8);
+                return Ok(keeper);
+            }
+            self.await_helper(deadline)?;
+        }
+    }
+
+    /// Keeps a few keepers ahead of need, more where many calls run at once.
+    fn ask_ahead(&mut self) {
+        let Some(helper) = &mut self.helper else { return };
+        let spare = if self.idle.is_empty() && self.in_use >= FEW { (self.in_use / 2).clamp(FEW, MANY) } else { FEW };
+        let there = self.idle.len() + helper.pending;
+        if there < FEW || self.idle.is_empty() && there < spare {
+            let want = spare - there;
+            let mut bytes = Vec::new();
+            ToHelper::Want(want as u32).put(&mut bytes);
+            helper.outbox.push(bytes, Vec::new());
+            helper.pending += want;
+            // A failure shows as the end of the socket.
+            let _ = helper.outbox.flush(helper.control.as_fd());
+        }
+    }
+
+    /// A keeper whose call is over.
+    pub fn put_back(&mut self, keeper: KeeperEnd) {
+        self.in_use = self.in_use.saturating_sub(1);
+        let current = keeper.id.0 == self.generation && self.helper.as_ref().is_some_and(|helper| helper.alive);
+        // The others leave when their socket closes.
+        if current && keeper.inbox.is_empty() && self.idle.len() < self.demand.clamp(FEW, MANY) {
+            self.idle.push(keeper);
+        }
+    }
+
+    /// A keeper that is not to be used again.
+    pub fn discard(&mut self, keeper: &KeeperEnd) {
+        self.in_use = self.in_use.saturating_sub(1);
+        self.waiting.remove(&keeper.id);
+        self.reports.remove(&keeper.id);
+    }
+
+    /// Whether a helper of this generation may still report.
+    pub fn may_report(&self, id: KeeperId) -> bool {
+        id.0 == self.generation && self.helper.as_ref().is_some_and(|helper| helper.alive)
+    }
+
+    /// The end of a lost keeper's call, as the helper reported it.
+    pub fn report(&mut self, id: KeeperId) -> Option<EndFacts> {
+        self.reports.remove(&id)
+    }
+
+    /// Wakes `number` when the helper reports, or is gone.
+    pub fn notify_when_ended(&mut self, id: KeeperId, number: u32) {
+        if self.reports.contains_key(&id) || !self.may_report(id) {
+            self.reactor.notify(number);
+        } else {
+            self.waiting.insert(id, number);
+        }
+    }
+
+    pub fn reset(&mut self) {
+        self.retire();
+    }
+
+    /// The helper gets no further call. Its keepers go on to the end of theirs, then it leaves.
+    fn retire(&mut self) {
+        self.idle.clear();
+        if let Some(helper) = self.helper.take() {
+            self.reactor.unwatch(&helper.control);
+        }
+        for number in std::mem::take(&mut self.waiting).into_values() {
+            self.reactor.notify(number);
+        }
+    }
+
+    /// Starts the helper unless one of our identity is there; once more where that fails.
+    pub fn ensure_helper(&mut self, path: &Path) -> Result<(), Refusal> {
+        self.drain();
+        let identity = Identity::now();
+        if self.helper.as_ref().is_some_and(|helper| helper.alive && helper.identity == identity) {
+            return Ok(());
+        }
+        self.retire();
+        let first = match self.start_helper(path, identity.clone()) {
+            Ok(()) => return Ok(()),
+            Err(refusal) => refusal,
+        };
+        self.retire();
+        self.start_helper(path, identity).map_err(|second| {
+            let tried = if first.tried == second.tried {
+                format!("{} (tried twice)", second.tried)
+            } else {
+                format!("{}; then {}", first.tried, second.tried)
+            };
+            self.retire();
+            Refusal { errno: second.errno, tried }
+        })
+    }
+
+    fn start_helper(&mut self, path: &Path, identity: Identity) -> Result<(), Refusal> {
+        let shown = path.display();
+        let refusal = |error: &io::Error, what: &str| Refusal {
+            errno: error.raw_os_error().unwrap_or(0),
+            tried: format!("{what} {shown}: {error}"),
+        };
+        let (ours, theirs) = socket::pair().map_err(|error| refusal(&error, "making a control socket for"))?;
+        let pid = sys::start_helper(path, c"__spawn-helper", &theirs)
+            .map_err(|error| refusal(&error, "starting the helper"))?;
+        drop(theirs);
+        self.generation = (self.generation + 1) & 0x7fff_ffff;
+        self.watch_exit(pid);
+        let key = u64::from(self.generation) << 1;
+        self.reactor.watch_for_pool(key, &ours).map_err(|error| refusal(&error, "watching"))?;
+        self.helper = Some(Helper {
+            control: ours,
+            identity,
+            inbox: Decoder::default(),
+            outbox: Outbox::default(),
+            descriptors: Vec::new(),
+            greeted: false,
+            alive: true,
+            pending: 0,
+            refused: None,
+        });
+        // The first keepers are forked while we wait for the greeting.
+        self.ask_ahead();
+        let deadline = Instant::now() + ANSWER;
+        while self.helper.as_ref().is_some_and(|helper| !helper.greeted) {
+            self.await_helper(deadline).map_err(|Refusal { errno, tried }| Refusal {
+                errno,
+                tried: format!("starting the helper {shown}: {tried}"),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// So that the helper leaves no zombie in the host: it is waited for through its pidfd, so that no other child
+    /// of the host can be meant.
+    fn watch_exit(&mut self, pid: Pid) {
+        if let Some(pidfd) = sys::pidfd_of_child(pid)
+            && self.reactor.watch_for_pool(u64::from(self.generation) << 1 | 1, &pidfd).is_ok()
+        {
+            self.leaving.insert(self.generation, pidfd);
+        }
+    }
+
+    /// Waits for the helper's next word.
+    fn await_helper(&mut self, deadline: Instant) -> Result<(), Refusal> {
+        let refusal = |errno: i32, tried: &str| Err(Refusal { errno, tried: tried.to_owned() });
+        if let Some(helper) = &self.helper {
+            let wait = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(wait).ok();
+            let _ = rustix::event::poll(&mut [PollFd::new(&helper.control, PollFlags::IN)], timeout.as_ref());
+        }
+        self.drain();
+        match &mut self.helper {
+            None => refusal(0, "no helper"),
+            Some(helper) if !helper.alive => refusal(libc::EPIPE, "it ended without a word, or is of another version"),
+            Some(helper) => match helper.refused.take() {
+                Some(errno) => {
+                    let error = io::Error::from_raw_os_error(errno);
+                    refusal(errno, &format!("the helper could not fork a keeper: {error}"))
+                }
+                None if Instant::now() >= deadline => refusal(libc::ETIMEDOUT, "no answer within 2 seconds"),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The reactor's word that one of our descriptors is ready.
+    pub fn on_ready(&mut self, key: u64) {
+        if key & 1 == 0 {
+            return self.drain();
+        }
+        let generation = (key >> 1) as u32;
+        if let Some(pidfd) = self.leaving.get(&generation)
+            && sys::reap_pidfd(pidfd)
+        {
+            self.reactor.unwatch(pidfd);
+            self.leaving.remove(&generation);
+        }
+    }
+
+    /// Reads what the helper said.
+    fn drain(&mut self) {
+        let Some(helper) = &mut self.helper else { return };
+        let _ = helper.outbox.flush(helper.control.as_fd());
+        let mut bytes = [0; 4096];
+        while helper.alive {
+            match socket::receive(helper.control.as_fd(), &mut bytes, &mut helper.descriptors) {
+                Received::Bytes(count) => helper.inbox.feed(&bytes[..count]),
+                Received::Nothing => break,
+                Received::End | Received::Truncated => helper.alive = false,
+            }
+        }
+        loop {
+            let message = helper.inbox.next_frame();
+            match message.and_then(|frame| frame.as_ref().map(FromHelper::decode).transpose()) {
+                Ok(Some(FromHelper::Hello(version))) => {
+                    helper.greeted = version == VERSION.as_bytes();
+                    helper.alive &= helper.greeted;
+                }
+                Ok(Some(FromHelper::Keeper(pid))) if helper.greeted && !helper.descriptors.is_empty() => {
+                    helper.pending = helper.pending.saturating_sub(1);
+                    let socket = Arc::new(helper.descriptors.remove(0));
+                    self.idle.push(KeeperEnd { socket, id: (self.generation, pid), inbox: Decoder::default() });
+                }
+                Ok(Some(FromHelper::NoKeeper(errno))) => {
+                    helper.pending = helper.pending.saturating_sub(1);
+                    helper.refused = Some(errno);
+                }
+                Ok(Some(FromHelper::KeeperEnded { keeper, facts })) => {
+                    let id = (self.generation, keeper);
+                    self.reports.insert(id, facts);
+                    if let Some(number) = self.waiting.remove(&id) {
+                        self.reactor.notify(number);
+                    }
+                }
+                Ok(None) => break,
+                // A helper that does not speak our language is as good as gone.
+                Ok(Some(FromHelper::Keeper(_))) | Err(_) => {
+                    helper.alive = false;
+                    break;
+                }
+            }
+        }
+        if !helper.alive {
+            self.reactor.unwatch(&helper.control);
+            self.idle.clear();
+            for number in std::mem::take(&mut self.waiting).into_values() {
+                self.reactor.notify(number);
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The reactor: one thread that waits on epoll(7) for everything the host owns, and says who is ready.
+//!
+//! Each number is armed for one event (EPOLLONESHOT) by whoever found nothing to read or no room to write, so a
+//! slow reader costs nothing and no event comes twice. The thread reads no data. It blocks every signal.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+
+use super::lock;
+use crate::sys;
+
+/// In a readiness word: there is something to read, or the end.
+pub const READABLE: u32 = 1;
+/// In a readiness word: there is room to write, or nobody who reads.
+pub const WRITABLE: u32 = 2;
+
+/// A JavaScript environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EnvId(pub u32);
+
+/// What a number is armed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// Data or the end.
+    Readable,
+    /// Room.
+    Writable,
+    /// Either.
+    Both,
+}
+
+impl Interest {
+    fn bits(self) -> u32 {
+        match self {
+            Interest::Readable => READABLE,
+            Interest::Writable => WRITABLE,
+            Interest::Both => READABLE | WRITABLE,
+        }
+    }
+}
+
+/// Keys with this bit are the pool's own; the others are an environment's numbers.
+const POOL: u64 = 1 << 63;
+const WAKE: u64 = u64::MAX;
+const STACK: usize = 128 * 1024;
+
+struct Entry {
+    env: EnvId,
+    fd: Option<Arc<OwnedFd>>,
+    armed: u32,
+    in_epoll: bool,
+}
+
+#[derive(Default)]
+struct Table {
+    entries: Vec<Option<Entry>>,
+    /// Oldest first, so that a number rests before it is used again.
+    free: VecDeque<u32>,
+    envs: HashMap<EnvId, Arc<Env>>,
+    next_env: u32,
+    timers: BTreeMap<(Instant, u32), ()>,
+}
+
+struct Env {
+    words: Mutex<Vec<u32>>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Env {
+    fn push(&self, number: u32, bits: u32) {
+        let mut words = lock(&self.words);
+        words.push(number << 2 | bits);
+        if words.len() == 1 {
+            (self.wake)();
+        }
+    }
+}
+
+/// See the module.
+pub struct Reactor {
+    epoll: OwnedFd,
+    wake: OwnedFd,
+    table: Mutex<Table>,
+}
+
+impl Reactor {
+    pub fn new() -> io::Result<Reactor> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        Ok(Reactor { epoll, wake, table: Mutex::default() })
+    }
+
+    /// Starts the thread. `on_pool` is called with the pool's keys.
+    pub fn run(self: &Arc<Self>, on_pool: impl Fn(u64) + Send + 'static) -> io::Result<()> {
+        let reactor = Arc::clone(self);
+        let body = move || {
+            sys::block_all_signals();
+            loop {
+                reactor.turn(&on_pool);
+            }
+        };
+        std::thread::Builder::new().name("holdfast".into()).stack_size(STACK).spawn(body)?;
+        Ok(())
+    }
+
+    fn turn(&self, on_pool: &dyn Fn(u64)) {
+        let wait = lock(&self.table).timers.keys().next().map(|(time, _)| time.saturating_duration_since(Instant::now()));
+        let timeout = wait.and_then(|wait| Timespec::try_from(wait).ok());
+        let mut space = [MaybeUninit::uninit(); 64];
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut space, timeout.as_ref()) else { return };
+        for event in events.iter() {
+            match event.data.u64() {
+                WAKE => {
+                    let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+                }
+                key if key & POOL != 0 => on_pool(key & !POOL),
+                number => self.fire(number as u32, event.flags),
+            }
+        }
+        if wait.is_some() {
+            self.fire_timers();
+        }
+    }
+
+    fn fire(&self, number: u32, flags: EventFlags) {
+        let mut table = lock(&self.table);
+        let Some(Some(entry)) = table.entries.get_mut(number as usize) else { return };
+        let closed = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        let mut bits = 0;
+        if closed || flags.intersects(EventFlags::IN | EventFlags::RDHUP) {
+            bits |= READABLE;
+        }
+        if closed || flags.contains(EventFlags::OUT) {
+            bits |= WRITABLE;
+        }
+        bits &= entry.armed;
+        entry.armed &= !bits;
+        if entry.armed != 0 {
+            self.control(number, entry);
+        }
+        if bits != 0 {
+            let env = entry.env;
+            if let Some(env) = table.envs.get(&env).cloned() {
+                drop(table);
+                env.push(number, bits);
+            }
+        }
+    }
+
+    fn fire_timers(&self) {
+        let now = Instant::now();
+        loop {
+            let mut table = lock(&self.table);
+            let Some((&(time, number), ())) = table.timers.first_key_value() else { return };
+            if time > now {
+                return;
+            }
+            table.timers.remove(&(time, number));
+            drop(table);
+            self.notify(number);
+        }
+    }
+
+    /// Says that a number is readable, whatever the kernel thinks.
+    pub fn notify(&self, number: u32) {
+        let table = lock(&self.table);
+        let Some(Some(entry)) = table.entries.get(number as usize) else { return };
+        let Some(env) = table.envs.get(&entry.env).cloned() else { return };
+        drop(table);
+        env.push(number, READABLE);
+    }
+
+    pub fn attach(&self, wake: Box<dyn Fn() + Send + Sync>) -> EnvId {
+        let mut table = lock(&self.table);
+        let id = EnvId(table.next_env);
+        table.next_env += 1;
+        table.envs.insert(id, Arc::new(Env { words: Mutex::default(), wake }));
+        id
+    }
+
+    /// Forgets an environment. Returns its numbers, all closed.
+    pub fn detach(&self, env: EnvId) -> Vec<u32> {
+        lock(&self.table).envs.remove(&env);
+        let owned: Vec<u32> = {
+            let table = lock(&self.table);
+            let of_env = |(number, entry): (usize, &Option<Entry>)| {
+                entry.as_ref().is_some_and(|entry| entry.env == env).then_some(number as u32)
+            };
+            table.entries.iter().enumerate().filter_map(of_env).collect()
+        };
+        for &number in &owned {
+            self.remove(number);
+        }
+        owned
+    }
+
+    pub fn take(&self, env: EnvId) -> Vec<u32> {
+        let env = lock(&self.table).envs.get(&env).cloned();
+        env.map(|env| std::mem::take(&mut *lock(&env.words))).unwrap_or_default()
+    }
+
+    /// A new number.
+    pub fn add(&self, env: EnvId, fd: Option<Arc<OwnedFd>>) -> u32 {
+        let mut table = lock(&self.table);
+        let entry = Some(Entry { env, fd, armed: 0, in_epoll: false });
+        // A freed number rests: a word for its former owner may still be on its way.
+        if table.free.len() > 64
+            && let Some(number) = table.free.pop_front()
+        {
+            table.entries[number as usize] = entry;
+            return number;
+        }
+        table.entries.push(entry);
+        table.entries.len() as u32 - 1
+    }
+
+    pub fn get(&self, number: u32) -> Option<Arc<OwnedFd>> {
+        lock(&self.table).entries.get(number as usize)?.as_ref()?.fd.clone()
+    }
+
+    /// The number stands for another descriptor from now on.
+    pub fn replace(&self, number: u32, fd: Option<Arc<OwnedFd>>) {
+        let mut table = lock(&self.table);
+        let Some(Some(entry)) = table.entries.get_mut(number as usize) else { return };
+        self.leave(entry);
+        entry.fd = fd;
+    }
+
+    pub fn remove(&self, number: u32) {
+        let mut table = lock(&self.table);
+        let Some(mut entry) = table.entries.get_mut(number as usize).and_then(Option::take) else { return };
+        self.leave(&mut entry);
+        table.free.push_back(number);
+        table.timers.retain(|&(_, other), ()| other != number);
+    }
+
+    /// Explicitly: a copy of the descriptor in a keeper would keep the registration alive.
+    fn leave(&self, entry: &mut Entry) {
+        if let Some(fd) = entry.fd.as_ref().filter(|_| entry.in_epoll) {
+            let _ = epoll::delete(&self.epoll, fd);
+        }
+        entry.in_epoll = false;
+        entry.armed = 0;
+    }
+
+    /// Asks for one event.
+    pub fn arm(&self, number: u32, wants: Interest) {
+        let mut table = lock(&self.table);
+        let Some(Some(entry)) = table.entries.get_mut(number as usize) else { return };
+        let armed = entry.armed | wants.bits();
+        if armed != entry.armed {
+            entry.armed = armed;
+            self.control(number, entry);
+        }
+    }
+
+    fn control(&self, number: u32, entry: &mut Entry) {
+        let Some(fd) = &entry.fd else { return };
+        let mut flags = EventFlags::ONESHOT;
+        if entry.armed & READABLE != 0 {
+            flags |= EventFlags::IN | EventFlags::RDHUP;
+        }
+        if entry.armed & WRITABLE != 0 {
+            flags |= EventFlags::OUT;
+        }
+        let data = EventData::new_u64(u64::from(number));
+        let done = if entry.in_epoll {
+            epoll::modify(&self.epoll, fd, data, flags)
+        } else {
+            epoll::add(&self.epoll, fd, data, flags)
+        };
+        entry.in_epoll = done.is_ok() || entry.in_epoll;
+    }
+
+    /// Wakes the number's owner at this time.
+    pub fn set_timer(&self, number: u32, time: Instant) {
+        let mut table = lock(&self.table);
+        let first = table.timers.keys().next().is_none_or(|&(earliest, _)| time < earliest);
+        table.timers.insert((time, number), ());
+        drop(table);
+        if first {
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Watches a descriptor of the pool's.
+    pub fn watch_for_pool(&self, key: u64, fd: &OwnedFd) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd.as_fd(), EventData::new_u64(POOL | key), EventFlags::IN)?)
+    }
+
+    /// Stops watching it.
+    pub fn unwatch(&self, fd: &OwnedFd) {
+        let _ = epoll::delete(&self.epoll, fd.as_fd());
+    }
+}

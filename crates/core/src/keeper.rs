@@ -1,0 +1,529 @@
+//! The keeper: the parent of one call's command. It starts it, enforces its deadline, reaps, ends everything the
+//! command started, and reports. Then it waits for the next call.
+//!
+//! One thread, one loop, one poll(2). Everything that happens is one of: a frame from the host, the host's end,
+//! SIGCHLD, the status pipe, a time that has come. A failed write is no conclusion; only the end of the socket
+//! (or the host's pidfd) says that the host is gone.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use holdfast_wire::{
+    Background, By, Decoder, EndFacts, FromKeeper, Mechanism, Outcome, Reason, SpecView, Step, ToKeeper,
+};
+use rustix::event::{PollFd, PollFlags};
+
+use crate::brood::{Brood, Killing, Left, Progress};
+use crate::classes::{Class, Slot};
+use crate::socket::{self, Received};
+use crate::sys::{self, Failure, Group, Pid, Plan, SignalSource, Stack};
+
+/// From the first SIGKILL until survivors are reported.
+pub const BUDGET: Duration = Duration::from_secs(5);
+/// `started` waits so long for company: a command that ends at once costs its host one wake-up, not two.
+const HOLD_BACK: Duration = Duration::from_millis(1);
+
+/// What a keeper is made with.
+pub struct Setup {
+    /// To the host.
+    pub control: OwnedFd,
+    /// The host's pidfd, where there is one.
+    pub lifeline: Option<OwnedFd>,
+    /// Where the spawn helper reads this keeper's class.
+    pub slot: Slot,
+    /// Whether orphans re-parent to us.
+    pub subreaper: bool,
+    /// Where a command goes that is to stay in a terminal's group.
+    pub terminal_group: Option<Pid>,
+}
+
+/// Runs until the host is gone and nothing is left.
+pub fn keep(setup: Setup) -> std::io::Result<()> {
+    let mut keeper = Keeper {
+        children: SignalSource::new(&[libc::SIGCHLD])?,
+        setup,
+        inbox: Decoder::default(),
+        descriptors: Vec::new(),
+        outbox: Vec::new(),
+        host_gone: false,
+        stack: Stack::new(),
+        call: None,
+    };
+    while !(keeper.host_gone && keeper.call.is_none()) {
+        keeper.turn();
+    }
+    Ok(())
+}
+
+struct Keeper {
+    setup: Setup,
+    children: SignalSource,
+    inbox: Decoder,
+    /// Received and not yet asked for.
+    descriptors: Vec<OwnedFd>,
+    outbox: Vec<u8>,
+    host_gone: bool,
+    stack: Stack,
+    call: Option<Call>,
+}
+
+struct Call {
+    brood: Brood,
+    /// The command's first process, and how it ended.
+    first: Pid,
+    exited: bool,
+    /// Holds the group's number: by the first process until it is reaped, by the pin after.
+    group: Option<Group>,
+    /// Until exec: the plan that the new process reads, and the status pipe.
+    starting: Option<Starting>,
+    deadline: Option<Instant>,
+    kill_signal: i32,
+    grace: Duration,
+    background: Background,
+    background_grace: Duration,
+    /// In a terminal's group: the host is told of stops, so that it can stop too.
+    in_terminal: bool,
+    ending: Option<Ending>,
+    /// Pipes of a kept call, read so that nobody blocks on them.
+    drained: Vec<OwnedFd>,
+}
+
+struct Starting {
+    plan: Box<Plan>,
+    status: OwnedFd,
+    /// Before this, SIGCHLD tells of the start as well; see HOLD_BACK.
+    look_at: Instant,
+}
+
+struct Ending {
+    reason: Reason,
+    stage: Stage,
+    /// `ended` was sent with survivors; the keeper goes on, but nobody waits for it.
+    reported: bool,
+}
+
+enum Stage {
+    /// After the first signal, until this time.
+    Grace(Instant),
+    /// Nothing lives, no signal is needed.
+    Settled,
+    Killing(Killing),
+}
+
+impl Stage {
+    fn killing() -> Stage {
+        Stage::Killing(Killing::new(Instant::now() + BUDGET))
+    }
+}
+
+impl Keeper {
+    /// Waits for one thing to happen and deals with it.
+    fn turn(&mut self) {
+        let now = Instant::now();
+        let wait = self.next_time(now).map(|time| time.saturating_duration_since(now));
+        let ready = self.wait(wait);
+        if ready.control {
+            self.receive();
+        }
+        if ready.lifeline && !self.host_gone {
+            // What the host still said counts: a queued message comes before its end.
+            self.receive();
+            self.host_gone = true;
+        }
+        if ready.children {
+            while self.children.take().is_some() {}
+        }
+        self.proceed(ready.drained);
+        self.flush();
+    }
+
+    /// The next time at which something is due without anything having happened.
+    fn next_time(&self, now: Instant) -> Option<Instant> {
+        let call = self.call.as_ref()?;
+        let stage = match &call.ending {
+            None => call.deadline,
+            Some(Ending { stage: Stage::Grace(until), .. }) => Some(*until),
+            Some(Ending { reported: true, .. }) => None,
+            Some(Ending { stage: Stage::Killing(killing), .. }) => Some(killing.deadline),
+            Some(Ending { stage: Stage::Settled, .. }) => None,
+        };
+        let look_at = call.starting.as_ref().map(|starting| starting.look_at).filter(|&time| time > now);
+        stage.into_iter().chain(look_at).min()
+    }
+
+    fn wait(&self, wait: Option<Duration>) -> Ready {
+        let mut sources: Vec<PollFd<'_>> = Vec::with_capacity(4);
+        fn watch<'a>(sources: &mut Vec<PollFd<'a>>, fd: BorrowedFd<'a>) -> usize {
+            sources.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            sources.len() - 1
+        }
+        let children = watch(&mut sources, self.children.as_fd());
+        let control = (!self.host_gone).then(|| watch(&mut sources, self.setup.control.as_fd()));
+        let lifeline = match &self.setup.lifeline {
+            Some(fd) if !self.host_gone => Some(watch(&mut sources, fd.as_fd())),
+            _ => None,
+        };
+        let mut drained_from = sources.len();
+        if let Some(call) = &self.call {
+            if let Some(starting) = &call.starting
+                && starting.look_at <= Instant::now()
+            {
+                watch(&mut sources, starting.status.as_fd());
+                drained_from += 1;
+            }
+            for fd in &call.drained {
+                watch(&mut sources, fd.as_fd());
+            }
+        }
+        let timeout = wait.and_then(|wait| rustix::event::Timespec::try_from(wait).ok());
+        if rustix::event::poll(&mut sources, timeout.as_ref()).is_err() {
+            return Ready::default();
+        }
+        let ready = |index: usize| !sources[index].revents().is_empty();
+        Ready {
+            children: ready(children),
+            control: control.is_some_and(ready),
+            lifeline: lifeline.is_some_and(ready),
+            drained: (drained_from..sources.len()).any(ready),
+        }
+    }
+
+    /// Reads all there is, then deals with the frames. An error in them is a lost host.
+    fn receive(&mut self) {
+        let mut bytes = [0; 16 * 1024];
+        loop {
+            match socket::receive(self.setup.control.as_fd(), &mut bytes, &mut self.descriptors) {
+                Received::Bytes(count) => self.inbox.feed(&bytes[..count]),
+                Received::Nothing => break,
+                Received::End => {
+                    self.host_gone = true;
+                    break;
+                }
+                // The frame that they belong to finds them missing.
+                Received::Truncated => self.descriptors.clear(),
+            }
+        }
+        loop {
+            let message = match self.inbox.next_frame() {
+                Ok(Some(frame)) => ToKeeper::decode(frame),
+                Ok(None) => break,
+                Err(error) => Err(error),
+            };
+            match message {
+                Ok(message) => self.obey(message),
+                Err(_) => {
+                    self.host_gone = true;
+                    break;
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, message: ToKeeper) {
+        match (message, &mut self.call) {
+            (ToKeeper::Spec(spec), None) => self.start(spec),
+            // One call at a time: a second spec can only come from a host that is not ours.
+            (ToKeeper::Spec(_), Some(_)) => self.host_gone = true,
+            // What crosses the last report on its way belongs to a call that is over. The next spec may be behind it.
+            (ToKeeper::HandOver { count }, None) => {
+                self.descriptors.drain(..self.descriptors.len().min(count as usize));
+            }
+            (_, None) => (),
+            (ToKeeper::Signal { signal, group: true }, Some(call)) => {
+                if let Some(group) = &call.group {
+                    group.signal(signal);
+                }
+            }
+            (ToKeeper::Signal { signal, group: false }, Some(call)) => {
+                if !call.exited {
+                    sys::kill_child(call.first, signal);
+                }
+            }
+            (ToKeeper::End { signal, grace }, Some(call)) => {
+                let signal = if signal < 0 { call.kill_signal } else { signal };
+                let grace = u64::try_from(grace).map_or(call.grace, Duration::from_millis);
+                call.climb(Reason::End, signal, grace);
+            }
+            (ToKeeper::HandOver { count }, Some(call)) => {
+                let there = self.descriptors.len() >= count as usize;
+                let count = if there { count as usize } else { self.descriptors.len() };
+                call.drained.extend(self.descriptors.drain(..count));
+                FromKeeper::Taken.put(&mut self.outbox);
+            }
+        }
+    }
+
+    fn start(&mut self, spec: SpecView) {
+        let wanted = spec.descriptors as usize;
+        if self.descriptors.len() < wanted {
+            self.descriptors.clear();
+            return self.refuse(Step::Stdio, libc::EBADF, Vec::new());
+        }
+        let descriptors: Vec<OwnedFd> = self.descriptors.drain(..wanted).collect();
+        let mut committed = Vec::new();
+        FromKeeper::Committed.put(&mut committed);
+        // The word that nothing was started must stay true: without this one there is no start.
+        if !matches!(socket::send(self.setup.control.as_fd(), &committed, &[]), Ok(sent) if sent == committed.len()) {
+            self.host_gone = true;
+            return;
+        }
+        let now = Instant::now();
+        let millis = Duration::from_millis;
+        let terminal_group = if spec.same_group { self.setup.terminal_group } else { None };
+        let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
+        let (background, background_grace) = (spec.background, millis(spec.background_grace));
+        let mut plan = Box::new(Plan::new(spec, &descriptors, terminal_group));
+        self.setup.slot.set(Class::Contained);
+        match sys::start(&mut plan, &mut self.stack) {
+            Ok(started) => {
+                let first = started.pid;
+                self.call = Some(Call {
+                    brood: Brood { own: vec![first], ..Brood::default() },
+                    first,
+                    exited: false,
+                    group: terminal_group.is_none().then(|| Group::new(first, first)),
+                    starting: Some(Starting { plan, status: started.status, look_at: now + HOLD_BACK }),
+                    in_terminal: terminal_group.is_some(),
+                    deadline: (timeout > 0).then(|| now + millis(timeout)),
+                    kill_signal,
+                    grace,
+                    background,
+                    background_grace,
+                    ending: None,
+                    drained: Vec::new(),
+                });
+                FromKeeper::Pid(first.raw()).put(&mut self.outbox);
+                self.flush();
+            }
+            Err(error) => {
+                self.setup.slot.set(Class::Idle);
+                self.refuse(Step::Helper, error.raw_os_error().unwrap_or(libc::EAGAIN), Vec::new());
+            }
+        }
+        // The new process has copies of its own; ours would hold pipes open.
+        drop(descriptors);
+    }
+
+    /// Nothing was started and nothing is left.
+    fn refuse(&mut self, step: Step, errno: i32, path: Vec<u8>) {
+        FromKeeper::Failed { step, errno, path }.put(&mut self.outbox);
+        let facts = facts(&Brood::default(), self.mechanism(), Outcome::Ended, Reason::NotStarted, 0);
+        FromKeeper::Ended(facts).put(&mut self.outbox);
+    }
+
+    fn mechanism(&self) -> Mechanism {
+        if self.setup.subreaper { Mechanism::Subreaper } else { Mechanism::Group }
+    }
+
+    /// Deals with whatever has changed about the call.
+    fn proceed(&mut self, drained: bool) {
+        let mechanism = self.mechanism();
+        let Some(call) = &mut self.call else { return };
+        if drained {
+            call.drain();
+        }
+        call.see_start(&mut self.outbox);
+        call.see_exit(&mut self.outbox);
+        if self.host_gone {
+            call.climb(Reason::HostGone, call.kill_signal, call.grace);
+        }
+        let now = Instant::now();
+        if call.deadline.is_some_and(|deadline| deadline <= now) {
+            call.climb(Reason::Timeout, call.kill_signal, call.grace);
+        }
+        if let Some(facts) = call.advance(mechanism) {
+            // The first process may have ended in the last step.
+            call.see_start(&mut self.outbox);
+            call.see_exit(&mut self.outbox);
+            let over = facts.outcome != Outcome::Survivors;
+            if !call.is_reported() {
+                FromKeeper::Ended(facts).put(&mut self.outbox);
+            }
+            if over {
+                self.setup.slot.set(Class::Idle);
+                self.call = None;
+            } else if let Some(ending) = &mut call.ending {
+                ending.reported = true;
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        // A few hundred bytes a call, into a socket that takes 200 KiB. If it does not go, the host is lost or
+        // will see the end of the socket; neither is concluded here.
+        let _ = socket::send(self.setup.control.as_fd(), &self.outbox, &[]);
+        self.outbox.clear();
+    }
+}
+
+#[derive(Default)]
+struct Ready {
+    children: bool,
+    control: bool,
+    lifeline: bool,
+    drained: bool,
+}
+
+impl Call {
+    /// Learns whether the program was executed.
+    fn see_start(&mut self, outbox: &mut Vec<u8>) {
+        let Some(starting) = &self.starting else { return };
+        let mut bytes = [0; 8];
+        let failure = match rustix::io::read(&starting.status, &mut bytes) {
+            Ok(8) => Some(Failure::decode(bytes)),
+            Ok(_) => None,
+            // Before exec still, and alive.
+            Err(_) => return,
+        };
+        if let Some(pin) = starting.plan.pin() {
+            self.brood.own.push(pin);
+        }
+        match failure {
+            None => FromKeeper::Started.put(outbox),
+            Some(Failure { step, errno }) => {
+                let path = starting.plan.path(step);
+                FromKeeper::Failed { step, errno, path }.put(outbox);
+                // It is on its way out; there is no exit to report.
+                self.exited = true;
+                self.ending = Some(Ending { reason: Reason::NotStarted, stage: Stage::killing(), reported: false });
+            }
+        }
+        self.starting = None;
+    }
+
+    /// Learns whether the first process ended, and reaps what was adopted.
+    fn see_exit(&mut self, outbox: &mut Vec<u8>) {
+        if self.starting.is_some() {
+            return;
+        }
+        if !self.exited {
+            let reaped = self.brood.first.map(|exit| (exit, self.brood.usage));
+            let status = sys::inspect(self.first).map(|dead| (dead.exit, dead.usage)).or(reaped);
+            if let Some((exit, usage)) = status {
+                self.exited = true;
+                self.deadline = None;
+                FromKeeper::Exited { exit, usage }.put(outbox);
+                match self.background {
+                    _ if self.ending.is_some() => (),
+                    Background::End => self.climb(Reason::Exit, self.kill_signal, self.background_grace),
+                    Background::Keep => self.keep(),
+                }
+            } else if self.in_terminal && sys::stopped(self.first) {
+                FromKeeper::Stopped.put(outbox);
+            }
+        }
+        if self.ending.is_none() {
+            self.brood.reap_adopted();
+        }
+    }
+
+    /// The command is over, what it left runs on: the pin takes over the group.
+    fn keep(&mut self) {
+        let pin = self.brood.own.get(1).copied();
+        self.group = pin.map(|pin| Group::new(self.first, pin));
+        self.brood.reap_one(self.first);
+    }
+
+    /// Begins the end, or hastens it: a later call can only shorten the grace.
+    fn climb(&mut self, reason: Reason, signal: i32, grace: Duration) {
+        let until = Instant::now() + grace;
+        match &mut self.ending {
+            None => (),
+            Some(Ending { stage: Stage::Grace(earlier), .. }) => {
+                *earlier = until.min(*earlier);
+                return;
+            }
+            Some(_) => return,
+        }
+        // What died before the end began is not left over.
+        let settled = self.brood.reap_adopted();
+        self.brood.recording = true;
+        let stage = if settled {
+            Stage::Settled
+        } else if grace.is_zero() || signal == libc::SIGKILL {
+            Stage::killing()
+        } else {
+            self.brood.signal_all(self.group.as_ref(), signal);
+            Stage::Grace(until)
+        };
+        self.ending = Some(Ending { reason, stage, reported: false });
+    }
+
+    fn is_reported(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.reported)
+    }
+
+    /// Takes the end as far as it goes now.
+    fn advance(&mut self, mechanism: Mechanism) -> Option<EndFacts> {
+        let brood = &mut self.brood;
+        let Some(Ending { reason, stage, .. }) = &mut self.ending else {
+            // A kept call whose last process left by itself.
+            let over = self.exited && brood.is_settled() && brood.reap() == Left::Nothing;
+            return over.then(|| facts(brood, mechanism, ended(mechanism), Reason::Exit, 0));
+        };
+        if let Stage::Grace(until) = *stage {
+            if brood.is_settled() {
+                *stage = Stage::Settled;
+            } else if Instant::now() < until {
+                return None;
+            } else {
+                *stage = Stage::killing();
+            }
+        }
+        if let Stage::Settled = stage {
+            if brood.reap() == Left::Nothing {
+                return Some(facts(brood, mechanism, ended(mechanism), *reason, 0));
+            }
+            *stage = Stage::killing();
+        }
+        let Stage::Killing(killing) = stage else { return None };
+        let outcome = match killing.advance(brood, self.group.as_ref()) {
+            Progress::Done => ended(mechanism),
+            Progress::Waiting if Instant::now() < killing.deadline => return None,
+            Progress::Waiting | Progress::Denied => Outcome::Survivors,
+        };
+        Some(facts(brood, mechanism, outcome, *reason, killing.since.elapsed().as_micros() as u64))
+    }
+
+    /// Reads what kept processes print, and forgets it.
+    fn drain(&mut self) {
+        let mut bytes = [0; 16 * 1024];
+        self.drained.retain(|fd| {
+            let mut source = [PollFd::new(fd, PollFlags::IN)];
+            loop {
+                let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+                match rustix::event::poll(&mut source, Some(&now)) {
+                    Ok(0) => return true,
+                    Ok(_) => match rustix::io::read(fd, &mut bytes) {
+                        Ok(0) => return false,
+                        Ok(_) => (),
+                        Err(error) => return error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR,
+                    },
+                    Err(_) => return true,
+                }
+            }
+        });
+    }
+}
+
+/// Without a subreaper an empty group is all that can be shown.
+fn ended(mechanism: Mechanism) -> Outcome {
+    if mechanism == Mechanism::Subreaper { Outcome::Ended } else { Outcome::Unconfirmed }
+}
+
+fn facts(brood: &Brood, mechanism: Mechanism, outcome: Outcome, reason: Reason, proof_time: u64) -> EndFacts {
+    EndFacts {
+        outcome,
+        mechanism,
+        by: By::Keeper,
+        reason,
+        proof_time,
+        usage: brood.usage,
+        leftover_count: brood.leftover_count,
+        leftovers: brood.leftovers.clone(),
+        survivors: if outcome == Outcome::Survivors { brood.names() } else { Vec::new() },
+    }
+}

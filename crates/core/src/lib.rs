@@ -1,0 +1,17 @@
+//! Keepers, broods and the spawn helper, and the host's side of them.
+//!
+//! Start reading at [`keeper`] (one call, from its spec to the proof of its end) and [`brood`] (how a tree of
+//! processes is ended); [`spawn_helper`] is the keepers' parent, [`host`] what the addon embeds. Everything unsafe
+//! is below [`sys`].
+
+pub mod brood;
+pub mod classes;
+pub mod host;
+pub mod inherit;
+pub mod keeper;
+pub mod modes;
+pub mod socket;
+pub mod spawn_helper;
+pub mod sys;
+
+pub use holdfast_wire as wire;

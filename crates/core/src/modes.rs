@@ -1,0 +1,26 @@
+//! The helper executable's modes, one function each.
+
+use std::process::ExitCode;
+
+use crate::keeper;
+use crate::spawn_helper::{self, Role};
+use crate::sys;
+
+pub use holdfast_wire::VERSION;
+
+/// sysexits(3): a part of the system is not as it must be.
+const OS_FILE: u8 = 72;
+
+/// `__spawn-helper`: control socket on 3, /dev/null on 0 to 2.
+pub fn spawn_helper() -> ExitCode {
+    // Before the first look at the parent: a host that is gone by now is seen by the socket's end.
+    let subreaper = sys::become_mode(Some(4));
+    let _ = std::env::set_current_dir("/");
+    let Some(control) = sys::inherited_control() else { return ExitCode::from(OS_FILE) };
+    let lifeline = sys::pidfd_of_parent();
+    let done = spawn_helper::serve(control, lifeline, subreaper).and_then(|role| match role {
+        Role::Over => Ok(()),
+        Role::Keeper(setup) => keeper::keep(setup),
+    });
+    if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(OS_FILE) }
+}

@@ -1,0 +1,83 @@
+//! Starting the spawn helper from the host: posix_spawn(3), which shares the host's memory until exec instead of
+//! copying its page tables.
+#![expect(unsafe_code, reason = "posix_spawn has no safe wrapper that sets session, mask and descriptors")]
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::ptr;
+
+use super::process::Pid;
+
+/// The descriptor on which the helper finds its control socket.
+const CONTROL: i32 = 3;
+const DEV_NULL: &CStr = c"/dev/null";
+
+struct Actions(libc::posix_spawn_file_actions_t);
+
+impl Drop for Actions {
+    fn drop(&mut self) {
+        // SAFETY: initialised by start_helper.
+        unsafe { libc::posix_spawn_file_actions_destroy(&mut self.0) };
+    }
+}
+
+struct Attributes(libc::posix_spawnattr_t);
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: initialised by start_helper.
+        unsafe { libc::posix_spawnattr_destroy(&mut self.0) };
+    }
+}
+
+fn check(code: i32) -> io::Result<()> {
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+/// Starts `path` in `mode`: a session of its own, an empty environment, /dev/null on 0 to 2, the control socket
+/// on 3. The caller owns the child and reaps it.
+pub fn start_helper(path: &Path, mode: &CStr, control: &OwnedFd) -> io::Result<Pid> {
+    let path = CString::new(path.as_os_str().as_encoded_bytes())?;
+    // Away from the numbers that the actions below write to.
+    let control = rustix::io::fcntl_dupfd_cloexec(control.as_fd(), 10)?;
+
+    let mut actions = MaybeUninit::uninit();
+    // SAFETY: initialises the object.
+    check(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) })?;
+    // SAFETY: initialised above.
+    let mut actions = Actions(unsafe { actions.assume_init() });
+    for fd in 0..=2 {
+        // SAFETY: an initialised object and a string that it copies.
+        check(unsafe {
+            libc::posix_spawn_file_actions_addopen(&mut actions.0, fd, DEV_NULL.as_ptr(), libc::O_RDWR, 0)
+        })?;
+    }
+    // SAFETY: an initialised object.
+    check(unsafe { libc::posix_spawn_file_actions_adddup2(&mut actions.0, control.as_raw_fd(), CONTROL) })?;
+
+    let mut attributes = MaybeUninit::uninit();
+    // SAFETY: initialises the object.
+    check(unsafe { libc::posix_spawnattr_init(attributes.as_mut_ptr()) })?;
+    // SAFETY: initialised above.
+    let mut attributes = Attributes(unsafe { attributes.assume_init() });
+    let mut none = MaybeUninit::uninit();
+    // SAFETY: writes the whole set.
+    unsafe { libc::sigemptyset(none.as_mut_ptr()) };
+    // SAFETY: an initialised object and set.
+    check(unsafe { libc::posix_spawnattr_setsigmask(&mut attributes.0, none.as_ptr()) })?;
+    let flags = libc::POSIX_SPAWN_SETSIGMASK as i16 | libc::POSIX_SPAWN_SETSID;
+    // SAFETY: an initialised object.
+    check(unsafe { libc::posix_spawnattr_setflags(&mut attributes.0, flags) })?;
+
+    let args = [c"holdfast-helper".as_ptr().cast_mut(), mode.as_ptr().cast_mut(), ptr::null_mut()];
+    let env = [ptr::null_mut()];
+    let mut pid = 0;
+    // SAFETY: initialised objects, NUL-terminated strings, null-terminated arrays.
+    check(unsafe {
+        libc::posix_spawn(&mut pid, path.as_ptr(), &actions.0, &attributes.0, args.as_ptr(), env.as_ptr())
+    })?;
+    Pid::new(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
+}

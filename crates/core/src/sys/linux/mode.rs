@@ -1,0 +1,165 @@
+//! What every mode of the helper does first, and forking.
+#![expect(unsafe_code, reason = "signal dispositions, signalfd and fork have no safe wrapper")]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use super::process::Pid;
+
+/// What helper and keepers ignore: they leave by end of file and by nothing else that can be ignored.
+pub(super) const IGNORED: [i32; 8] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGQUIT,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGPIPE,
+];
+
+fn set_disposition(signal: i32, handler: libc::sighandler_t) {
+    // SAFETY: handler is SIG_DFL or SIG_IGN; no code of ours runs on a signal.
+    unsafe { libc::signal(signal, handler) };
+}
+
+/// Sets a signal to its default.
+pub fn default_signal(signal: i32) {
+    set_disposition(signal, libc::SIG_DFL);
+}
+
+fn change_mask(how: i32, fill: unsafe extern "C" fn(*mut libc::sigset_t) -> i32) {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `fill` is sigemptyset or sigfillset, which write the whole set.
+    unsafe { fill(set.as_mut_ptr()) };
+    // SAFETY: the set was written, the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(how, set.as_ptr(), ptr::null_mut()) };
+}
+
+/// Blocks every signal for this thread. Helper and keepers run like this (SIGCHLD arrives through a descriptor), and
+/// the host's reactor, so that no handler of the host runs on its stack.
+pub fn block_all_signals() {
+    change_mask(libc::SIG_BLOCK, libc::sigfillset);
+}
+
+/// Takes on the state that every mode needs, whatever was inherited: dispositions (an ignored SIGCHLD would
+/// have the kernel reap our pins), mask, close-on-exec of nothing, subreaper, not dumpable. Closes every
+/// descriptor from `first_closed` on. Returns whether we are a subreaper.
+pub fn become_mode(first_closed: Option<u32>) -> bool {
+    for signal in 1..=64 {
+        default_signal(signal);
+    }
+    for signal in IGNORED {
+        set_disposition(signal, libc::SIG_IGN);
+    }
+    block_all_signals();
+    if let Some(first) = first_closed {
+        close_from(first);
+    }
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok()
+}
+
+/// After the fork: subreaper is not inherited over fork (prctl(2)), dispositions, mask and dumpable are. The
+/// keeper leaves the helper's group, which the host's other tools may signal.
+pub fn become_keeper() -> bool {
+    let _ = rustix::process::setpgid(None, None);
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok()
+}
+
+fn close_from(first: u32) {
+    // SAFETY: called before this process has made any descriptor of its own from `first` on.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    if closed == 0 {
+        return;
+    }
+    // Kernels before 5.9, or a filter that refuses close_range.
+    let highest = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(65_536).min(65_536);
+    for fd in first..highest as u32 {
+        // SAFETY: as above.
+        unsafe { libc::close(fd as i32) };
+    }
+}
+
+/// SIGCHLD as a descriptor (signalfd(2)). The signal must be blocked.
+pub struct SignalSource(OwnedFd);
+
+impl SignalSource {
+    /// Opens it for these signals.
+    pub fn new(signals: &[i32]) -> io::Result<SignalSource> {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: writes the whole set.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        for &signal in signals {
+            // SAFETY: the set was initialised above.
+            unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+        }
+        // SAFETY: the set is valid; -1 asks for a new descriptor.
+        let fd = unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor that nobody else owns.
+        Ok(SignalSource(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Takes one pending signal: its number and who sent it (0: the kernel).
+    pub fn take(&self) -> Option<(i32, i32)> {
+        // signalfd_siginfo: ssi_signo at 0, ssi_code at 8, ssi_pid at 12.
+        let mut info = [0u8; 128];
+        let read = rustix::io::read(&self.0, &mut info).ok()?;
+        let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+        (read == info.len()).then(|| (word(0), if word(8) > 0 { 0 } else { word(12) }))
+    }
+}
+
+impl AsFd for SignalSource {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The control socket that the host put on descriptor 3, if it is one. To be called once.
+pub fn inherited_control() -> Option<OwnedFd> {
+    const CONTROL: i32 = 3;
+    // SAFETY: F_SETFD fails on a number that is not open and changes nothing else.
+    if unsafe { libc::fcntl(CONTROL, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return None;
+    }
+    // SAFETY: open, as just shown, and no other part of this process knows of it.
+    let control = unsafe { OwnedFd::from_raw_fd(CONTROL) };
+    rustix::net::sockopt::socket_type(&control).is_ok_and(|kind| kind == rustix::net::SocketType::STREAM).then_some(control)
+}
+
+/// The two sides of a fork.
+pub enum Forked {
+    /// We are the new process.
+    Child,
+    /// We are the old one.
+    Parent(Pid),
+}
+
+/// fork(2). A failure never becomes a number.
+pub fn fork() -> io::Result<Forked> {
+    // SAFETY: the helper has one thread, so the child may go on running any code.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        0 => Ok(Forked::Child),
+        _ => Pid::new(pid).map(Forked::Parent).ok_or_else(io::Error::last_os_error),
+    }
+}
+
+/// Ends this process by a signal's default action, without a core file. Returns where that does nothing (as
+/// process 1, or for a signal that does not end a process).
+pub fn raise_default(signal: i32) {
+    let _ = rustix::process::setrlimit(
+        rustix::process::Resource::Core,
+        rustix::process::Rlimit { current: Some(0), maximum: Some(0) },
+    );
+    default_signal(signal);
+    change_mask(libc::SIG_UNBLOCK, libc::sigfillset);
+    // SAFETY: a signal to ourselves, by raise(3), not by number.
+    unsafe { libc::raise(signal) };
+}

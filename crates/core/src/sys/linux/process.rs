@@ -1,0 +1,234 @@
+//! Processes: looking, signalling, reaping. The two rules (docs/design) are kept here and nowhere else.
+//!
+//! Rule 1, pinned: [`kill_child`] signals a number only after waitid(2) has said, at that moment, that it is our
+//! unreaped child. Helper and keepers have one thread and SIGCHLD at its default, so nobody can reap it between
+//! that answer and the signal. [`Group::signal`] does the same for the group's pin. Everything else goes through
+//! a pidfd.
+//!
+//! Rule 2, outside: [`Group::signal`] compares the group with our own before it signals.
+#![expect(unsafe_code, reason = "waitid with WNOWAIT, __WALL and rusage, and kill, have no safe wrapper")]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use holdfast_wire::{Exit, Usage};
+use rustix::process::PidfdFlags;
+
+use super::table;
+
+/// A process id that can name a process other than init: never 1, 0 or negative, so that no signal sent to it
+/// can turn into a broadcast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pid(i32);
+
+impl Pid {
+    /// The id, unless it is 1 or less.
+    pub fn new(raw: i32) -> Option<Pid> {
+        (raw > 1).then_some(Pid(raw))
+    }
+
+    /// Our own. As process 1 of a namespace we have none that anyone may signal.
+    pub fn own() -> Option<Pid> {
+        Pid::new(std::process::id() as i32)
+    }
+
+    /// As the system writes it.
+    pub fn raw(self) -> i32 {
+        self.0
+    }
+
+    fn rustix(self) -> Option<rustix::process::Pid> {
+        rustix::process::Pid::from_raw(self.0)
+    }
+}
+
+/// What waitid(2) says of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Our child, alive.
+    Live,
+    /// Our child, a zombie all of whose threads have ended.
+    Dead(Exit),
+    /// Not our child, or reaped.
+    NotOurs,
+}
+
+/// What became of a signal to one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kill {
+    /// Sent.
+    Sent,
+    /// It is a zombie; nothing was sent.
+    Dead,
+    /// It is not our child; nothing was sent.
+    NotOurs,
+    /// The system refused (a setuid program).
+    Denied,
+}
+
+/// A reaped child.
+#[derive(Debug, Clone, Copy)]
+pub struct Reaped {
+    /// The number it had.
+    pub pid: Pid,
+    /// How it ended.
+    pub exit: Exit,
+    /// What it used, with the children that it waited for.
+    pub usage: Usage,
+}
+
+/// waitid(2) with rusage. `Ok(None)`: children, but none in the state asked for.
+fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<(Reaped, i32)>> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        // SAFETY: both pointers are valid for writes of their type for the length of the call.
+        let result = unsafe {
+            libc::syscall(libc::SYS_waitid, kind, id, info.as_mut_ptr(), options, usage.as_mut_ptr())
+        };
+        if result == 0 {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    // SAFETY: zeroed, which is a valid siginfo_t, and then written by the kernel.
+    let info = unsafe { info.assume_init() };
+    // SAFETY: zeroed, which is a valid rusage, and then written by the kernel.
+    let usage = unsafe { usage.assume_init() };
+    // SAFETY: waitid filled in the fields of a child's siginfo, or left the zeroes.
+    let pid = unsafe { info.si_pid() };
+    // SAFETY: as above.
+    let status = unsafe { info.si_status() };
+    let Some(pid) = Pid::new(pid) else { return Ok(None) };
+    let exit = if info.si_code == libc::CLD_EXITED { Exit::Code(status) } else { Exit::Signal(status) };
+    Ok(Some((Reaped { pid, exit, usage: convert(&usage) }, info.si_code)))
+}
+
+fn convert(usage: &libc::rusage) -> Usage {
+    let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+    Usage { user: micros(usage.ru_utime), system: micros(usage.ru_stime), max_rss: usage.ru_maxrss as u64 * 1024 }
+}
+
+const LOOK: i32 = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+const REAP: i32 = libc::WEXITED | libc::WNOHANG | libc::__WALL;
+
+/// Whether the number is our unreaped child, and whether that lives. Takes nothing away.
+pub fn look(pid: Pid) -> Look {
+    match waitid(libc::P_PID, pid.0 as u32, LOOK) {
+        Ok(None) => Look::Live,
+        Ok(Some((dead, _))) => Look::Dead(dead.exit),
+        Err(_) => Look::NotOurs,
+    }
+}
+
+/// A zombie child of ours as reaping it would show it, and leaves it.
+pub fn inspect(pid: Pid) -> Option<Reaped> {
+    waitid(libc::P_PID, pid.0 as u32, LOOK).ok().flatten().map(|(dead, _)| dead)
+}
+
+/// Signals our live child (rule 1).
+pub fn kill_child(pid: Pid, signal: i32) -> Kill {
+    match look(pid) {
+        Look::Live => {
+            // SAFETY: no memory is involved. Rule 1: `look` has just shown that `pid` is our unreaped child.
+            let result = unsafe { libc::kill(pid.0, signal) };
+            if result == 0 { Kill::Sent } else { Kill::Denied }
+        }
+        Look::Dead(_) => Kill::Dead,
+        Look::NotOurs => Kill::NotOurs,
+    }
+}
+
+/// Reaps this child if it is a zombie.
+pub fn reap(pid: Pid) -> Option<Reaped> {
+    waitid(libc::P_PID, pid.0 as u32, REAP).ok().flatten().map(|(reaped, _)| reaped)
+}
+
+/// Reaps any zombie child. `Ok(None)`: children are left, all alive. `Err`: with ECHILD, no child at all.
+pub fn reap_any() -> io::Result<Option<Reaped>> {
+    Ok(waitid(libc::P_ALL, 0, REAP)?.map(|(reaped, _)| reaped))
+}
+
+/// Reaps the child behind a pidfd, if it is a zombie. True when there is nothing (more) to reap.
+pub fn reap_pidfd(fd: &OwnedFd) -> bool {
+    !matches!(waitid(libc::P_PIDFD, fd.as_raw_fd() as u32, REAP), Ok(None))
+}
+
+/// Shows a zombie child and leaves it.
+pub fn peek_any() -> io::Result<Option<Pid>> {
+    Ok(waitid(libc::P_ALL, 0, LOOK)?.map(|(dead, _)| dead.pid))
+}
+
+/// Takes the news that this child was stopped.
+pub fn stopped(pid: Pid) -> bool {
+    let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
+    matches!(waitid(libc::P_PID, pid.0 as u32, options), Ok(Some((_, libc::CLD_STOPPED))))
+}
+
+/// The process group of a child, zombies included.
+pub fn group_of(pid: Pid) -> Option<Pid> {
+    // SAFETY: no memory is involved.
+    let group = unsafe { libc::getpgid(pid.0) };
+    Pid::new(group)
+}
+
+/// A process group whose number is held by a pin.
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    id: Pid,
+    pin: Pid,
+}
+
+impl Group {
+    /// The group `id`, held by `pin`, an unreaped child of ours that is (or is about to become) a member.
+    pub fn new(id: Pid, pin: Pid) -> Group {
+        Group { id, pin }
+    }
+
+    /// The group's number.
+    pub fn id(&self) -> Pid {
+        self.id
+    }
+
+    /// Signals the group. False, and nothing is sent, unless at this moment the pin is an unreaped child of ours
+    /// and a member (rule 1), and we are not (rule 2).
+    pub fn signal(&self, signal: i32) -> bool {
+        let pinned = look(self.pin) != Look::NotOurs && group_of(self.pin) == Some(self.id);
+        let own = rustix::process::getpgrp().as_raw_nonzero().get();
+        if !pinned || own == self.id.0 {
+            return false;
+        }
+        // SAFETY: no memory is involved. Rules 1 and 2 have just been checked; `id` is 2 or more, so the minus
+        // sign names one group.
+        let result = unsafe { libc::kill(-self.id.0, signal) };
+        result == 0
+    }
+}
+
+/// Signals a deeper descendant: through a pidfd that is opened first, after which the process table must still
+/// say that the process is a child of `parent`. False when that cannot be shown.
+pub fn signal_descendant(pid: Pid, parent: Pid, signal: i32) -> bool {
+    let Some((named, number)) = rustix::process::Signal::from_named_raw(signal).zip(pid.rustix()) else { return false };
+    let Ok(fd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else { return false };
+    // A /proc of another pid namespace counts differently: the number must mean the same process in both.
+    if table::pid_of_pidfd(&fd) != Some(pid) || table::parent_of(pid) != Some(parent) {
+        return false;
+    }
+    rustix::process::pidfd_send_signal(fd.as_fd(), named).is_ok()
+}
+
+/// A pidfd of a child that we have just started and not reaped.
+pub fn pidfd_of_child(pid: Pid) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(pid.rustix()?, PidfdFlags::empty()).ok()
+}
+
+/// A pidfd of our parent, unless it is gone or the kernel has none.
+pub fn pidfd_of_parent() -> Option<OwnedFd> {
+    let parent = rustix::process::getppid()?;
+    let fd = rustix::process::pidfd_open(parent, PidfdFlags::empty()).ok()?;
+    (rustix::process::getppid() == Some(parent) && fd.as_raw_fd() >= 0).then_some(fd)
+}

@@ -1,0 +1,413 @@
+//! Starting the command: clone, and what runs between clone and exec.
+//!
+//! `clone(CLONE_VM)` without CLONE_VFORK (clone(2)): nothing of the keeper's memory is copied, and the keeper
+//! does not stand still while the new process is held up before exec (a dead network mount as working
+//! directory), so that its deadline holds. The price: both run at once in one memory. So the new process has a
+//! stack of its own, makes system calls without libc (see `raw`), allocates nothing, and writes nothing but
+//! [`Shared`]. The keeper keeps the [`Plan`] alive until the status pipe has ended.
+//!
+//! The status pipe: a failure is written to it as step and errno; a successful exec closes it without a byte
+//! (it is close-on-exec).
+#![expect(unsafe_code, reason = "clone and the code after it are outside of what safe Rust can express")]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+
+use holdfast_wire::{NO_DESCRIPTOR, SpecView, Step};
+use rustix::pipe::PipeFlags;
+
+use super::mode::IGNORED;
+use super::process::Pid;
+use super::raw::{self, syscall};
+
+/// The search path where the child's environment has none (execvp(3)).
+const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
+const SHELL: &CStr = c"/bin/sh";
+const STACK: usize = 64 * 1024;
+
+/// The new process's stack, made once per keeper.
+pub struct Stack(Vec<u8>);
+
+impl Stack {
+    /// Room that is not touched before it is used.
+    pub fn new() -> Stack {
+        Stack(vec![0; STACK])
+    }
+
+    fn top(&mut self) -> *mut c_void {
+        let end = self.0.as_mut_ptr_range().end as usize;
+        // Both architectures want 16-byte alignment.
+        (end & !15) as *mut c_void
+    }
+}
+
+impl Default for Stack {
+    fn default() -> Self {
+        Stack::new()
+    }
+}
+
+/// Everything the new process reads. Raw pointers go into the spec and the vectors beside them, none of which
+/// changes while the plan lives.
+pub struct Plan {
+    candidates: Vec<CString>,
+    argv: Vec<*const c_char>,
+    /// For a script without `#!`: the shell, the script, the arguments.
+    shell_argv: Vec<AtomicPtr<c_char>>,
+    envp: Vec<*const c_char>,
+    places: Vec<RawFd>,
+    cwd_fd: RawFd,
+    cwd: *const c_char,
+    cwd_is_absolute: bool,
+    umask: Option<u32>,
+    nice: Option<i32>,
+    nofile: Option<[u64; 2]>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    terminal_group: Option<Pid>,
+    wants_pin: bool,
+    parent: i32,
+    status: RawFd,
+    shared: Shared,
+    /// Owns what the pointers above lead to.
+    spec: SpecView,
+}
+
+/// What the new process tells the keeper by memory.
+struct Shared {
+    pin: AtomicI32,
+}
+
+impl Plan {
+    /// Makes a plan of a spec and the descriptors that came with it; the first is the working directory.
+    /// The command leads a session and group of its own, or joins `terminal_group`.
+    pub fn new(spec: SpecView, descriptors: &[OwnedFd], terminal_group: Option<Pid>) -> Plan {
+        let pointers = |list: &mut dyn Iterator<Item = &CStr>| -> Vec<*const c_char> {
+            list.map(CStr::as_ptr).chain([ptr::null()]).collect()
+        };
+        let argv = pointers(&mut spec.args());
+        let envp = pointers(&mut spec.env());
+        let shell_argv = [SHELL.as_ptr(), ptr::null()].into_iter().chain(argv.iter().copied().skip(1));
+        let shell_argv = shell_argv.map(|argument: *const c_char| AtomicPtr::new(argument.cast_mut())).collect();
+        let descriptor = |index: u8| match index {
+            NO_DESCRIPTOR => -1,
+            index => descriptors.get(usize::from(index)).map_or(-1, AsRawFd::as_raw_fd),
+        };
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let hard = limit.maximum.unwrap_or(u64::MAX);
+        let soft = spec.nofile.min(hard);
+        let own_nice = rustix::process::getpriority_process(None).unwrap_or(0);
+        Plan {
+            candidates: candidates(&spec),
+            places: spec.places().iter().map(|&index| descriptor(index)).collect(),
+            cwd_fd: descriptor(0),
+            cwd: if spec.cwd().is_empty() { ptr::null() } else { spec.cwd().as_ptr() },
+            cwd_is_absolute: spec.cwd().to_bytes().starts_with(b"/"),
+            umask: spec.umask,
+            nice: (spec.nice != own_nice).then_some(spec.nice),
+            nofile: (Some(soft) != limit.current).then_some([soft, hard]),
+            uid: spec.uid,
+            gid: spec.gid,
+            terminal_group,
+            wants_pin: terminal_group.is_none() && spec.background == holdfast_wire::Background::Keep,
+            parent: std::process::id() as i32,
+            status: -1,
+            shared: Shared { pin: AtomicI32::new(0) },
+            argv,
+            shell_argv,
+            envp,
+            spec,
+        }
+    }
+
+    /// What a failed step was about.
+    pub fn path(&self, step: Step) -> Vec<u8> {
+        match step {
+            Step::Cwd => self.spec.cwd().to_bytes().to_vec(),
+            Step::Program | Step::Interpreter => self.spec.file().to_bytes().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The pin, once the status pipe has ended.
+    pub fn pin(&self) -> Option<Pid> {
+        Pid::new(self.shared.pin.load(Ordering::Acquire))
+    }
+}
+
+/// The paths to try, in order, as execvp(3) does with the *child's* PATH.
+fn candidates(spec: &SpecView) -> Vec<CString> {
+    let file = spec.file().to_bytes();
+    if file.is_empty() || file.contains(&b'/') {
+        return vec![spec.file().to_owned()];
+    }
+    let path = spec.env().find_map(|variable| variable.to_bytes().strip_prefix(b"PATH="));
+    let join = |folder: &[u8]| {
+        let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
+        CString::new([folder, slash, file].concat()).ok()
+    };
+    path.unwrap_or(DEFAULT_PATH).split(|&byte| byte == b':').filter_map(join).collect()
+}
+
+/// A command that was cloned.
+pub struct Started {
+    /// Its pid.
+    pub pid: Pid,
+    /// The status pipe's read end, non-blocking.
+    pub status: OwnedFd,
+}
+
+/// Why a start failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// The part.
+    pub step: Step,
+    /// The system's code.
+    pub errno: i32,
+}
+
+impl Failure {
+    /// As the new process writes it into the status pipe.
+    pub fn decode(bytes: [u8; 8]) -> Failure {
+        let [step, _, _, _, errno @ ..] = bytes;
+        let step = STEPS.iter().copied().find(|&known| known as u8 == step).unwrap_or(Step::Helper);
+        Failure { step, errno: i32::from_ne_bytes(errno) }
+    }
+}
+
+const STEPS: [Step; 8] = [
+    Step::Cwd,
+    Step::Program,
+    Step::Interpreter,
+    Step::Arguments,
+    Step::Stdio,
+    Step::Limits,
+    Step::Credentials,
+    Step::Helper,
+];
+
+/// Clones the command. The plan and the stack must stay as they are until the status pipe has ended.
+pub fn start(plan: &mut Box<Plan>, stack: &mut Stack) -> io::Result<Started> {
+    let (status, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    plan.status = write_end.as_raw_fd();
+    let argument = ptr::from_mut::<Plan>(plan).cast();
+    // SAFETY: `enter` keeps to the rules of this module; stack and plan outlive the child's use of them, which
+    // ends with exec or exit, and so with the status pipe.
+    let pid = unsafe { libc::clone(enter, stack.top(), libc::CLONE_VM | libc::SIGCHLD, argument) };
+    match Pid::new(pid) {
+        Some(pid) => Ok(Started { pid, status }),
+        None => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The new process begins here, on its own stack.
+extern "C" fn enter(plan: *mut c_void) -> i32 {
+    // SAFETY: the keeper passed a plan and keeps it until the status pipe has ended; it reads only.
+    let plan = unsafe { &*plan.cast::<Plan>() };
+    let mut child = Child { plan, status: plan.status };
+    let failure = match child.prepare() {
+        Ok(()) => child.execute(),
+        Err(failure) => failure,
+    };
+    let mut bytes = [0u8; 8];
+    bytes[0] = failure.step as u8;
+    bytes[4..].copy_from_slice(&failure.errno.to_ne_bytes());
+    let _ = call(libc::SYS_write, [child.status as usize, bytes.as_ptr() as usize, 8, 0, 0, 0]);
+    exit()
+}
+
+fn exit() -> ! {
+    loop {
+        let _ = call(libc::SYS_exit_group, [127, 0, 0, 0, 0, 0]);
+    }
+}
+
+type Errno = i32;
+
+fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
+    loop {
+        // SAFETY: all callers are in this file; each passes descriptors, numbers, or pointers into the plan or
+        // its own stack, all valid for the call.
+        let result = unsafe { syscall(number, args) };
+        match result {
+            0.. => return Ok(result as usize),
+            _ if result == -(libc::EINTR as isize) => continue,
+            _ => return Err(-result as Errno),
+        }
+    }
+}
+
+struct Child<'a> {
+    plan: &'a Plan,
+    status: RawFd,
+}
+
+impl Child<'_> {
+    /// Everything between clone and exec. The order matters: credentials after what needs the old ones, the
+    /// parent-death signal after the credentials (which clear it), the check of the parent after that.
+    fn prepare(&mut self) -> Result<(), Failure> {
+        let plan = self.plan;
+        let step = |step: Step| move |errno: Errno| Failure { step, errno };
+        let grouped = match plan.terminal_group {
+            None => call(libc::SYS_setsid, [0; 6]),
+            Some(group) => call(libc::SYS_setpgid, [0, group.raw() as usize, 0, 0, 0, 0]),
+        };
+        grouped.map_err(step(Step::Helper))?;
+        if plan.wants_pin {
+            let pin = raw::pin();
+            if pin < 0 {
+                return Err(Failure { step: Step::Helper, errno: -pin as Errno });
+            }
+            plan.shared.pin.store(pin as i32, Ordering::Release);
+        }
+        let cwd_fd = self.descriptors().map_err(step(Step::Stdio))?;
+        self.directory(cwd_fd).map_err(step(Step::Cwd))?;
+        if let Some(mask) = plan.umask {
+            call(libc::SYS_umask, [mask as usize, 0, 0, 0, 0, 0]).map_err(step(Step::Limits))?;
+        }
+        if let Some(nice) = plan.nice {
+            call(libc::SYS_setpriority, [libc::PRIO_PROCESS as usize, 0, nice as isize as usize, 0, 0, 0])
+                .map_err(step(Step::Limits))?;
+        }
+        if let Some(limit) = &plan.nofile {
+            call(libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as usize, limit.as_ptr() as usize, 0, 0, 0])
+                .map_err(step(Step::Limits))?;
+        }
+        self.credentials().map_err(step(Step::Credentials))?;
+        for signal in IGNORED {
+            default(signal).map_err(step(Step::Helper))?;
+        }
+        call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0])
+            .map_err(step(Step::Helper))?;
+        if call(libc::SYS_getppid, [0; 6]) != Ok(plan.parent as usize) {
+            exit();
+        }
+        Ok(())
+    }
+
+    /// Puts every place where it belongs. Sources below the number of places are moved out of the way first;
+    /// whatever is not a place is close-on-exec. Returns the working directory's descriptor.
+    fn descriptors(&mut self) -> Result<RawFd, Errno> {
+        let plan = self.plan;
+        let count = plan.places.len() as i32;
+        let aside = |fd: RawFd| -> Result<RawFd, Errno> {
+            if !(3..count).contains(&fd) {
+                return Ok(fd);
+            }
+            let moved = call(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, count as usize, 0, 0, 0])?;
+            Ok(moved as RawFd)
+        };
+        self.status = aside(self.status)?;
+        let cwd_fd = aside(plan.cwd_fd)?;
+        // At most 255 places (their index is a byte); a few kilobytes of stack.
+        let mut sources = [-1; 256];
+        for (source, &place) in sources.iter_mut().zip(&plan.places) {
+            *source = aside(place)?;
+        }
+        for (target, &source) in sources.iter().take(count as usize).enumerate() {
+            // 0 to 2 are /dev/null already.
+            if source < 0 && target < 3 {
+                continue;
+            }
+            let source = source.max(0) as usize;
+            call(libc::SYS_dup3, [source, target, 0, 0, 0, 0])?;
+            if target < 3 {
+                let flags = call(libc::SYS_fcntl, [target, libc::F_GETFL as usize, 0, 0, 0, 0])?;
+                if flags & libc::O_NONBLOCK as usize != 0 {
+                    let flags = flags & !(libc::O_NONBLOCK as usize);
+                    call(libc::SYS_fcntl, [target, libc::F_SETFL as usize, flags, 0, 0, 0])?;
+                }
+            }
+        }
+        Ok(cwd_fd)
+    }
+
+    /// An absolute directory does not need the host's, which may be gone or unreadable.
+    fn directory(&self, cwd_fd: RawFd) -> Result<(), Errno> {
+        let plan = self.plan;
+        let mut changed = Ok(0);
+        if !plan.cwd_is_absolute {
+            changed = call(libc::SYS_fchdir, [cwd_fd as usize, 0, 0, 0, 0, 0]);
+        }
+        if changed.is_ok() && !plan.cwd.is_null() {
+            changed = call(libc::SYS_chdir, [plan.cwd as usize, 0, 0, 0, 0, 0]);
+        }
+        changed.map(|_| ())
+    }
+
+    fn credentials(&self) -> Result<(), Errno> {
+        let plan = self.plan;
+        if plan.uid.is_some() || plan.gid.is_some() {
+            match call(libc::SYS_setgroups, [0; 6]) {
+                // Without privilege there is nothing to drop; setgid and setuid below say what is refused.
+                Ok(_) | Err(libc::EPERM) => (),
+                Err(errno) => return Err(errno),
+            }
+        }
+        if let Some(gid) = plan.gid {
+            call(libc::SYS_setgid, [gid as usize, 0, 0, 0, 0, 0])?;
+        }
+        if let Some(uid) = plan.uid {
+            call(libc::SYS_setuid, [uid as usize, 0, 0, 0, 0, 0])?;
+        }
+        Ok(())
+    }
+
+    /// Tries the candidates as execvp(3) does. Returns only with a failure.
+    fn execute(&self) -> Failure {
+        let plan = self.plan;
+        let empty = [0u64; 1];
+        let _ = call(
+            libc::SYS_rt_sigprocmask,
+            [libc::SIG_SETMASK as usize, empty.as_ptr() as usize, 0, 8, 0, 0],
+        );
+        let mut worst = Failure { step: Step::Program, errno: libc::ENOENT };
+        for candidate in &plan.candidates {
+            let path = candidate.as_ptr() as usize;
+            let exec = |path: usize, argv: &[*const c_char]| {
+                call(libc::SYS_execve, [path, argv.as_ptr() as usize, plan.envp.as_ptr() as usize, 0, 0, 0])
+            };
+            let Err(errno) = exec(path, &plan.argv) else { exit() };
+            match errno {
+                libc::ENOENT => {
+                    let there = [libc::AT_FDCWD as isize as usize, path, libc::F_OK as usize, 0, 0, 0];
+                    if call(libc::SYS_faccessat, there).is_ok() {
+                        return Failure { step: Step::Interpreter, errno };
+                    }
+                }
+                libc::ENOTDIR | libc::ENODEV | libc::ESTALE | libc::ETIMEDOUT => {
+                    if plan.candidates.len() == 1 {
+                        worst.errno = errno;
+                    }
+                }
+                libc::EACCES => worst.errno = errno,
+                libc::ENOEXEC => return self.shell(candidate),
+                libc::E2BIG => return Failure { step: Step::Arguments, errno },
+                _ => return Failure { step: Step::Program, errno },
+            }
+        }
+        worst
+    }
+
+    /// A script without `#!` is the shell's, as under execvp(3).
+    fn shell(&self, script: &CStr) -> Failure {
+        let plan = self.plan;
+        if let Some(place) = plan.shell_argv.get(1) {
+            place.store(script.as_ptr().cast_mut(), Ordering::Relaxed);
+        }
+        let args = [SHELL.as_ptr() as usize, plan.shell_argv.as_ptr() as usize, plan.envp.as_ptr() as usize, 0, 0, 0];
+        match call(libc::SYS_execve, args) {
+            Ok(_) => exit(),
+            Err(errno) => Failure { step: Step::Program, errno: if errno == libc::ENOENT { libc::ENOEXEC } else { errno } },
+        }
+    }
+}
+
+/// rt_sigaction with SIG_DFL: the kernel's struct is all zeroes on both architectures.
+fn default(signal: i32) -> Result<(), Errno> {
+    let action = [0u64; 4];
+    call(libc::SYS_rt_sigaction, [signal as usize, action.as_ptr() as usize, 0, 8, 0, 0]).map(|_| ())
+}

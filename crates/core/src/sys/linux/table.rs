@@ -1,0 +1,117 @@
+//! The process table, read from /proc (proc(5)). Nothing here is trusted as it stands: a number from a list is
+//! shown to be our child, or the same process as a pidfd, before it is signalled.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::process::{Look, Pid, look};
+
+/// Our own children. We have one thread. `None`: the table cannot be read.
+pub fn own_children() -> Option<Vec<Pid>> {
+    match fs::read("/proc/thread-self/children") {
+        Ok(list) => Some(numbers(&list).collect()),
+        Err(_) => children_by_scan(Pid::own()?),
+    }
+}
+
+/// The children of a process, whichever of its threads started them.
+pub fn children_of(pid: Pid) -> Vec<Pid> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", pid.raw())) else { return Vec::new() };
+    let mut list = Vec::new();
+    for task in tasks.flatten() {
+        if let Ok(children) = fs::read(task.path().join("children")) {
+            list.extend(numbers(&children));
+        }
+    }
+    list
+}
+
+/// Everything below these processes, each with its parent. Bounded, since a tree that grows has no end.
+pub fn descendants(roots: &[Pid]) -> Vec<(Pid, Pid)> {
+    const MOST: usize = 65_536;
+    let mut found: Vec<(Pid, Pid)> = Vec::new();
+    let below = |parent: Pid| children_of(parent).into_iter().map(move |child| (child, parent));
+    for &root in roots {
+        found.extend(below(root));
+    }
+    let mut next = 0;
+    while next < found.len() && found.len() < MOST {
+        found.extend(below(found[next].0));
+        next += 1;
+    }
+    found
+}
+
+/// Every number that is a live child of ours, found by asking: for a system without a usable /proc.
+pub fn every_number() -> Vec<Pid> {
+    let highest = fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
+    let ask = |range: std::ops::RangeInclusive<i32>| -> Vec<Pid> {
+        range.filter_map(Pid::new).filter(|&pid| look(pid) == Look::Live).collect()
+    };
+    // The kernel's default first, its largest value only where that finds nothing.
+    let found = ask(2..=highest.unwrap_or(32_768));
+    if found.is_empty() && highest.is_none() { ask(32_769..=4_194_304) } else { found }
+}
+
+/// The name the kernel keeps, also of a zombie. Empty where it cannot be read.
+pub fn name(pid: Pid) -> Vec<u8> {
+    let mut name = fs::read(format!("/proc/{}/comm", pid.raw())).unwrap_or_default();
+    if name.last() == Some(&b'\n') {
+        name.pop();
+    }
+    name
+}
+
+/// The parent according to /proc.
+pub(super) fn parent_of(pid: Pid) -> Option<Pid> {
+    parent_in(&fs::read(format!("/proc/{}/stat", pid.raw())).ok()?)
+}
+
+/// The pid that this /proc gives the process behind a pidfd.
+pub(super) fn pid_of_pidfd(fd: &OwnedFd) -> Option<Pid> {
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    Pid::new(line.trim().parse().ok()?)
+}
+
+/// For kernels without the `children` files.
+fn children_by_scan(parent: Pid) -> Option<Vec<Pid>> {
+    let mut list = Vec::new();
+    for entry in fs::read_dir("/proc").ok()?.flatten() {
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::new);
+        if let Some(pid) = number
+            && parent_of(pid) == Some(parent)
+        {
+            list.push(pid);
+        }
+    }
+    Some(list)
+}
+
+fn numbers(list: &[u8]) -> impl Iterator<Item = Pid> {
+    list.split(|byte| !byte.is_ascii_digit()).filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok()).filter_map(Pid::new)
+}
+
+/// The name in a stat line may hold spaces and parentheses; what follows the last one is fields.
+fn parent_in(stat: &[u8]) -> Option<Pid> {
+    let after = stat.iter().rposition(|&byte| byte == b')')?;
+    let fields = std::str::from_utf8(stat.get(after + 1..)?).ok()?;
+    Pid::new(fields.split_ascii_whitespace().nth(1)?.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        assert_eq!(parent_in(b"7 (a) S 9 (b)) S 42 7 7 0"), Pid::new(42));
+        assert_eq!(parent_in(b"7 (a) S 1 7 7 0"), None);
+        assert_eq!(parent_in(b"nonsense"), None);
+    }
+
+    #[test]
+    fn lists_of_children_are_numbers_and_nothing_else() {
+        assert_eq!(numbers(b"12 345 1 0 99999999999 ").collect::<Vec<_>>(), [Pid::new(12), Pid::new(345)].map(Option::unwrap));
+    }
+}

@@ -1,0 +1,10 @@
+//! The seam to the operating system, and the only place with unsafe code. Every platform's folder exports the
+//! same names; callers carry no `cfg`.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+pub use linux::*;
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("holdfast is built for Linux only so far; macOS and Windows are described in docs/design");

@@ -1,0 +1,28 @@
+//! `holdfast-helper`: argument parsing, and one call into the core for each mode.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use holdfast_core::modes;
+
+/// sysexits(3): the command line was wrong.
+const USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args_os().skip(1).collect();
+    let Some((mode, rest)) = args.split_first() else { return usage() };
+    match mode.to_str() {
+        Some("__spawn-helper") if rest.is_empty() => modes::spawn_helper(),
+        Some("--version") if rest.is_empty() => {
+            println!("{}", modes::VERSION);
+            ExitCode::SUCCESS
+        }
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("holdfast-helper: started by holdfast, not by hand; see 'holdfast --help'");
+    ExitCode::from(USAGE)
+}

@@ -1,0 +1,5 @@
+//! Sets up linking against a host that provides N-API.
+
+fn main() {
+    napi_build::setup();
+}

@@ -1,0 +1,278 @@
+//! The N-API addon: converts between JavaScript values and [`holdfast_core::host`], and holds no policy. The
+//! JavaScript side of this surface is `src/native.ts`, which documents every function.
+#![expect(missing_docs, reason = "documented in src/native.ts, the file that its callers read")]
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use holdfast_core::host::{EnvId, Event, Host, Place, Request};
+use holdfast_core::{inherit, sys};
+use holdfast_core::wire::{Background, Exit, ProcessInfo, Usage, VERSION};
+use napi::Env;
+use napi::bindgen_prelude::{BufferSlice, Function, Result};
+use napi::threadsafe_function::ThreadsafeFunctionCallMode;
+use napi::{Error, Status};
+use napi_derive::napi;
+
+fn host() -> Result<&'static Host> {
+    Host::get().map_err(|error| Error::new(Status::GenericFailure, format!("holdfast: starting the reactor: {error}")))
+}
+
+/// The environment's identity, kept where N-API keeps such things.
+fn env_id(env: &Env) -> Result<EnvId> {
+    let id: Option<&mut EnvId> = env.get_instance_data()?;
+    id.map(|id| *id).ok_or_else(|| Error::new(Status::GenericFailure, "holdfast: attach() comes first".to_owned()))
+}
+
+#[napi]
+pub fn version() -> &'static str {
+    VERSION
+}
+
+#[napi]
+pub fn attach(env: Env, wake: Function<'_, (), ()>) -> Result<()> {
+    // Weak: the environment's life is the calls' business, not the addon's.
+    let wake = wake.build_threadsafe_function().weak::<true>().build()?;
+    let host = host()?;
+    let id = host.attach(Box::new(move || {
+        wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
+    }));
+    env.set_instance_data(id, (), |_| ())?;
+    env.add_env_cleanup_hook(id, |id| {
+        if let Ok(host) = Host::get() {
+            host.detach(id);
+        }
+    })?;
+    Ok(())
+}
+
+#[napi]
+pub fn take(env: Env) -> Result<Vec<u32>> {
+    Ok(host()?.take(env_id(&env)?))
+}
+
+fn place(code: i32) -> Place {
+    match code {
+        -1 => Place::Ignore,
+        -2 => Place::Pipe,
+        -3 => Place::Stdout,
+        fd => Place::Inherit(fd),
+    }
+}
+
+/// Positional, because every property of an object costs a look-up.
+#[napi]
+pub fn start(
+    env: Env,
+    helper: String,
+    file: String,
+    args: String,
+    variables: String,
+    cwd: String,
+    stdio: Vec<i32>,
+    timeout: f64,
+    kill_signal: i32,
+    grace: f64,
+    background: u32,
+    background_grace: f64,
+    uid: f64,
+    gid: f64,
+) -> Result<Vec<i32>> {
+    let stdio: Vec<Place> = stdio.into_iter().map(place).collect();
+    let id = |value: f64| (value >= 0.0).then_some(value as u32);
+    let request = Request {
+        helper: PathBuf::from(helper),
+        file: &file,
+        args: &args,
+        env: &variables,
+        cwd: &cwd,
+        stdio: &stdio,
+        timeout: millis(timeout),
+        kill_signal,
+        grace: millis(grace),
+        background: if background == 0 { Background::End } else { Background::Keep },
+        background_grace: millis(background_grace),
+        uid: id(uid),
+        gid: id(gid),
+    };
+    let begun = host()?.start(env_id(&env)?, &request);
+    let mut numbers = Vec::with_capacity(begun.pipes.len() + 1);
+    numbers.push(begun.call as i32);
+    numbers.extend(begun.pipes.iter().map(|pipe| pipe.map_or(-1, |pipe| pipe as i32)));
+    numbers.resize(stdio.len() + 1, -1);
+    Ok(numbers)
+}
+
+/// Rounded up, so that half a millisecond is not no limit; cast saturates.
+fn millis(value: f64) -> u64 {
+    value.ceil() as u64
+}
+
+#[napi]
+pub fn pid(call: u32) -> Result<i32> {
+    Ok(host()?.pid(call).unwrap_or(0))
+}
+
+#[napi(object, object_from_js = false)]
+pub struct Process {
+    pub pid: i32,
+    pub name: String,
+}
+
+#[napi(object, object_from_js = false)]
+#[derive(Default)]
+pub struct CallEvent {
+    pub kind: &'static str,
+    pub step: Option<&'static str>,
+    pub errno: Option<i32>,
+    pub path: Option<String>,
+    pub unclear: Option<bool>,
+    pub tried: Option<String>,
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    pub outcome: Option<&'static str>,
+    pub mechanism: Option<&'static str>,
+    pub by: Option<&'static str>,
+    pub reason: Option<&'static str>,
+    pub leftovers: Option<Vec<Process>>,
+    pub leftover_count: Option<u32>,
+    pub survivors: Option<Vec<Process>>,
+    pub proof_time: Option<f64>,
+    pub user_time: Option<f64>,
+    pub system_time: Option<f64>,
+    pub max_rss: Option<f64>,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn processes(list: &[ProcessInfo]) -> Option<Vec<Process>> {
+    Some(list.iter().map(|process| Process { pid: process.pid, name: text(&process.name) }).collect())
+}
+
+fn with_usage(event: CallEvent, usage: Usage) -> CallEvent {
+    CallEvent {
+        user_time: Some(usage.user as f64 / 1000.0),
+        system_time: Some(usage.system as f64 / 1000.0),
+        max_rss: Some(usage.max_rss as f64),
+        ..event
+    }
+}
+
+fn convert(event: Event) -> CallEvent {
+    let none = CallEvent::default();
+    match event {
+        Event::Started => CallEvent { kind: "started", ..none },
+        Event::Failed { step, errno, path } => CallEvent {
+            kind: "failed",
+            step: Some(step.as_str()),
+            errno: Some(errno),
+            path: Some(text(&path)),
+            ..none
+        },
+        Event::Refused { unclear, errno, tried } => CallEvent {
+            kind: "refused",
+            unclear: Some(unclear),
+            errno: Some(errno),
+            tried: Some(tried),
+            ..none
+        },
+        Event::Exited(exit, usage) => {
+            let (code, signal) = match exit {
+                Some(Exit::Code(code)) => (code, -1),
+                Some(Exit::Signal(signal)) => (-1, signal),
+                None => (-1, -1),
+            };
+            with_usage(CallEvent { kind: "exited", code: Some(code), signal: Some(signal), ..none }, usage)
+        }
+        Event::Taken => CallEvent { kind: "taken", ..none },
+        Event::Ended(facts) => with_usage(
+            CallEvent {
+                kind: "ended",
+                outcome: Some(facts.outcome.as_str()),
+                mechanism: Some(facts.mechanism.as_str()),
+                by: Some(facts.by.as_str()),
+                reason: Some(facts.reason.as_str()),
+                leftovers: processes(&facts.leftovers),
+                leftover_count: Some(facts.leftover_count),
+                survivors: processes(&facts.survivors),
+                proof_time: Some(facts.proof_time as f64 / 1000.0),
+                ..none
+            },
+            facts.usage,
+        ),
+    }
+}
+
+#[napi]
+pub fn receive(call: u32) -> Result<Vec<CallEvent>> {
+    Ok(host()?.receive(call).into_iter().map(convert).collect())
+}
+
+#[napi]
+pub fn signal(call: u32, signal: i32, group: bool) -> Result<bool> {
+    Ok(host()?.signal(call, signal, group))
+}
+
+#[napi]
+pub fn end(call: u32, signal: i32, grace: f64) -> Result<bool> {
+    Ok(host()?.end(call, signal, grace.ceil() as i64))
+}
+
+#[napi]
+pub fn hand_over(call: u32, pipes: Vec<u32>) -> Result<bool> {
+    Ok(host()?.hand_over(call, &pipes))
+}
+
+fn moved(done: io::Result<usize>) -> i32 {
+    match done {
+        Ok(count) => count as i32,
+        Err(error) => -error.raw_os_error().unwrap_or(5),
+    }
+}
+
+fn part(slice: &mut [u8], offset: u32, length: u32) -> Result<&mut [u8]> {
+    let outside = || Error::new(Status::InvalidArg, "holdfast: outside of the buffer".to_owned());
+    let end = offset.checked_add(length).ok_or_else(outside)?;
+    slice.get_mut(offset as usize..end as usize).ok_or_else(outside)
+}
+
+#[napi]
+pub fn read(pipe: u32, mut into: BufferSlice<'_>, offset: u32, length: u32) -> Result<i32> {
+    Ok(moved(host()?.read(pipe, part(&mut into, offset, length)?)))
+}
+
+#[napi]
+pub fn write(pipe: u32, mut from: BufferSlice<'_>, offset: u32, length: u32) -> Result<i32> {
+    Ok(moved(host()?.write(pipe, part(&mut from, offset, length)?)))
+}
+
+#[napi]
+pub fn finish(pipe: u32) -> Result<()> {
+    host()?.finish(pipe);
+    Ok(())
+}
+
+#[napi]
+pub fn close(pipe: u32) -> Result<()> {
+    host()?.close(pipe);
+    Ok(())
+}
+
+#[napi]
+pub fn reset_helper() -> Result<()> {
+    host()?.reset_helper();
+    Ok(())
+}
+
+#[napi]
+pub fn execve(path: String, args: Vec<String>, env: Vec<String>) -> i32 {
+    let keep = inherit::named(&env);
+    sys::replace_process(&path, &args, &env, &keep).raw_os_error().unwrap_or(22)
+}
+
+#[napi]
+pub fn probe(helper: String) -> Result<String> {
+    Ok(host()?.probe(Path::new(&helper)).err().unwrap_or_default())
+}

@@ -1,0 +1,51 @@
+//! Messages between host, spawn helper and keeper.
+//!
+//! A stream socket carries frames: four bytes of length (little endian, of what follows), one byte of kind, the
+//! payload. Integers are little endian, byte strings are length-prefixed. Both ends are built from one source
+//! and shake hands on one version, so the format has no options and no compatibility rules.
+//!
+//! This crate does no I/O and has no unsafe code. Whatever bytes arrive, decoding gives a message or an
+//! [`Error`]; an end that meets an error treats its peer as lost.
+
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod frame;
+mod message;
+mod spec;
+
+pub use frame::{Decoder, Frame, MAX_MESSAGE, MAX_SPEC};
+pub use message::{
+    By, EndFacts, Exit, FromHelper, FromKeeper, Mechanism, Outcome, ProcessInfo, Reason, Step, ToHelper, ToKeeper,
+    Usage,
+};
+pub use spec::{Background, NO_DESCRIPTOR, Spec, SpecView};
+
+/// The version that both ends of a socket must agree on.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Processes named in a report, at most. The rest is only counted.
+pub const MAX_NAMED: usize = 64;
+
+/// Bytes that are not a message of this version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Error {
+    /// A frame announces more than its kind may have.
+    Oversized,
+    /// A payload ends too early, or goes on after its message.
+    Malformed,
+    /// A kind that this end does not take.
+    UnknownKind(u8),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Oversized => f.write_str("a frame is larger than its kind allows"),
+            Error::Malformed => f.write_str("a frame's payload is not a message"),
+            Error::UnknownKind(kind) => write!(f, "a frame has the unknown kind {kind}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,221 @@
+//! The spec: everything a keeper needs to start one command.
+
+use std::ffi::CStr;
+use std::ops::Range;
+
+use crate::Error;
+use crate::bytes::{Reader, put_string};
+
+/// A place of stdio without a descriptor: `/dev/null`.
+pub const NO_DESCRIPTOR: u8 = u8::MAX;
+
+/// What becomes of what is left when the command exits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Background {
+    /// Ended.
+    End,
+    /// Runs on, contained.
+    Keep,
+}
+
+/// A spec to be written. Strings hold no NUL.
+#[derive(Debug, Clone, Copy)]
+pub struct Spec<'a> {
+    /// Program; without a slash it is looked up in PATH of `env`.
+    pub file: &'a [u8],
+    /// NUL-joined, `argv[0]` first.
+    pub args: &'a [u8],
+    /// NUL-joined `KEY=VALUE`; empty for none.
+    pub env: &'a [u8],
+    /// Resolved against the first descriptor, which is the host's working directory; empty for that itself.
+    pub cwd: &'a [u8],
+    /// For each place the index of its descriptor among those sent, or [`NO_DESCRIPTOR`].
+    pub places: &'a [u8],
+    /// Descriptors sent along, the working directory's included.
+    pub descriptors: u32,
+    /// File mode mask.
+    pub umask: Option<u32>,
+    /// Nice value.
+    pub nice: i32,
+    /// Soft limit on open files.
+    pub nofile: u64,
+    /// User, or the keeper's.
+    pub uid: Option<u32>,
+    /// Group, or the keeper's.
+    pub gid: Option<u32>,
+    /// Milliseconds, 0 for none.
+    pub timeout: u64,
+    /// First signal of the ladder.
+    pub kill_signal: i32,
+    /// Milliseconds from there to SIGKILL.
+    pub grace: u64,
+    /// What becomes of what is left.
+    pub background: Background,
+    /// Milliseconds for what is left when the command exits.
+    pub background_grace: u64,
+    /// The command stays in the group and session it is started in (a terminal's).
+    pub same_group: bool,
+}
+
+impl Spec<'_> {
+    pub(crate) fn put(&self, into: &mut Vec<u8>) {
+        into.extend(self.descriptors.to_le_bytes());
+        put_optional(into, self.umask);
+        into.extend(self.nice.to_le_bytes());
+        into.extend(self.nofile.to_le_bytes());
+        put_optional(into, self.uid);
+        put_optional(into, self.gid);
+        into.extend(self.timeout.to_le_bytes());
+        into.extend(self.kill_signal.to_le_bytes());
+        into.extend(self.grace.to_le_bytes());
+        into.push(self.background as u8);
+        into.extend(self.background_grace.to_le_bytes());
+        into.push(u8::from(self.same_group));
+        put_string(into, self.places);
+        for strings in [self.file, self.cwd, self.args, self.env] {
+            into.extend((strings.len() as u32 + 1).to_le_bytes());
+            into.extend(strings);
+            into.push(0);
+        }
+    }
+}
+
+fn put_optional(into: &mut Vec<u8>, value: Option<u32>) {
+    into.push(u8::from(value.is_some()));
+    into.extend(value.unwrap_or(0).to_le_bytes());
+}
+
+fn read_optional(reader: &mut Reader<'_>) -> Result<Option<u32>, Error> {
+    let there = reader.u8()? != 0;
+    let value = reader.u32()?;
+    Ok(there.then_some(value))
+}
+
+/// A spec as received. It owns its bytes; the strings are read in place, each ends with a NUL.
+#[derive(Debug)]
+pub struct SpecView {
+    bytes: Vec<u8>,
+    file: Range<usize>,
+    cwd: Range<usize>,
+    args: Range<usize>,
+    env: Range<usize>,
+    places: Range<usize>,
+    /// See [`Spec::descriptors`].
+    pub descriptors: u32,
+    /// See [`Spec::umask`].
+    pub umask: Option<u32>,
+    /// See [`Spec::nice`].
+    pub nice: i32,
+    /// See [`Spec::nofile`].
+    pub nofile: u64,
+    /// See [`Spec::uid`].
+    pub uid: Option<u32>,
+    /// See [`Spec::gid`].
+    pub gid: Option<u32>,
+    /// See [`Spec::timeout`].
+    pub timeout: u64,
+    /// See [`Spec::kill_signal`].
+    pub kill_signal: i32,
+    /// See [`Spec::grace`].
+    pub grace: u64,
+    /// See [`Spec::background`].
+    pub background: Background,
+    /// See [`Spec::background_grace`].
+    pub background_grace: u64,
+    /// See [`Spec::same_group`].
+    pub same_group: bool,
+}
+
+impl SpecView {
+    pub(crate) fn decode(bytes: Vec<u8>) -> Result<Self, Error> {
+        let mut reader = Reader(&bytes);
+        let descriptors = reader.u32()?;
+        let umask = read_optional(&mut reader)?;
+        let nice = reader.i32()?;
+        let nofile = reader.u64()?;
+        let uid = read_optional(&mut reader)?;
+        let gid = read_optional(&mut reader)?;
+        let timeout = reader.u64()?;
+        let kill_signal = reader.i32()?;
+        let grace = reader.u64()?;
+        let background = match reader.u8()? {
+            0 => Background::End,
+            1 => Background::Keep,
+            _ => return Err(Error::Malformed),
+        };
+        let background_grace = reader.u64()?;
+        let same_group = reader.u8()? != 0;
+        let mut range = |nul: bool| -> Result<Range<usize>, Error> {
+            let string = reader.string()?;
+            if nul && string.last() != Some(&0) {
+                return Err(Error::Malformed);
+            }
+            let end = bytes.len() - reader.0.len();
+            Ok(end - string.len()..end)
+        };
+        let places = range(false)?;
+        let file = range(true)?;
+        let cwd = range(true)?;
+        let args = range(true)?;
+        let env = range(true)?;
+        reader.end()?;
+        let valid = bytes[places.clone()].iter().all(|&index| index == NO_DESCRIPTOR || u32::from(index) < descriptors);
+        if !valid || descriptors == 0 || single(&bytes[file.clone()]).is_none() || single(&bytes[cwd.clone()]).is_none() {
+            return Err(Error::Malformed);
+        }
+        Ok(SpecView {
+            file,
+            cwd,
+            args,
+            env,
+            places,
+            descriptors,
+            umask,
+            nice,
+            nofile,
+            uid,
+            gid,
+            timeout,
+            kill_signal,
+            grace,
+            background,
+            background_grace,
+            same_group,
+            bytes,
+        })
+    }
+
+    /// See [`Spec::file`].
+    pub fn file(&self) -> &CStr {
+        single(&self.bytes[self.file.clone()]).unwrap_or_default()
+    }
+
+    /// See [`Spec::cwd`].
+    pub fn cwd(&self) -> &CStr {
+        single(&self.bytes[self.cwd.clone()]).unwrap_or_default()
+    }
+
+    /// See [`Spec::args`].
+    pub fn args(&self) -> impl Iterator<Item = &CStr> {
+        strings(&self.bytes[self.args.clone()])
+    }
+
+    /// See [`Spec::env`].
+    pub fn env(&self) -> impl Iterator<Item = &CStr> {
+        strings(&self.bytes[self.env.clone()]).filter(|string| !string.is_empty())
+    }
+
+    /// See [`Spec::places`].
+    pub fn places(&self) -> &[u8] {
+        &self.bytes[self.places.clone()]
+    }
+}
+
+fn single(bytes: &[u8]) -> Option<&CStr> {
+    CStr::from_bytes_with_nul(bytes).ok()
+}
+
+fn strings(bytes: &[u8]) -> impl Iterator<Item = &CStr> {
+    bytes.split_inclusive(|&byte| byte == 0).filter_map(single)
+}

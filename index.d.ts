@@ -1,0 +1,421 @@
+/**
+ * The public API of holdfast: names, shapes and meaning, one reviewed file. scripts/api.check.ts fails to compile
+ * when it and src/ disagree. Type-checked against @types/node 20 to 26 and TypeScript 5.4 to 7.
+ * Times are milliseconds, sizes are bytes, unless a name says otherwise.
+ *
+ * "Not yet: refused" marks what a later version implements. Until then it is refused by name
+ * (HoldfastError, ERR_HOLDFAST_NOT_SUPPORTED), never ignored.
+ */
+import type { ChildProcess } from 'node:child_process'
+import type { Readable, Stream, Writable } from 'node:stream'
+
+// ---------------------------------------------------------------- starting
+type P = 'pipe' | 'overlapped' | null | undefined
+type In<T> = T extends P ? Writable : null
+type Out<T> = T extends P ? Readable : null
+type Piped = ContainedProcess<Writable, Readable, Readable>
+/**
+ * Starts `file` contained: what it starts is ended, and shown to be ended, when the call ends or the host dies.
+ *
+ * Throws only for arguments that are wrong in themselves (TypeError/RangeError, codes as in node:child_process:
+ * ERR_INVALID_ARG_TYPE, ERR_INVALID_ARG_VALUE, ERR_OUT_OF_RANGE, ERR_UNKNOWN_SIGNAL) and for what is not yet supported.
+ * What the system refuses arrives as `error`. `pid` is set on return.
+ */
+export function spawn(file: string, options?: SpawnOptions & { stdio?: P | readonly [P?, P?, P?] }): Piped
+export function spawn(
+  file: string,
+  args?: readonly string[],
+  options?: SpawnOptions & { stdio?: P | readonly [P?, P?, P?] },
+): Piped
+export function spawn<const S extends readonly [StdioOption, StdioOption, StdioOption, ...StdioOption[]]>(
+  file: string,
+  args: readonly string[],
+  options: Omit<SpawnOptions, 'stdio'> & { stdio: S },
+): ContainedProcess<In<S[0]>, Out<S[1]>, Out<S[2]>>
+export function spawn(
+  file: string,
+  args: readonly string[],
+  options: PtySpawnOptions,
+): ContainedProcess<Writable, Readable, null>
+export function spawn(file: string, options: SpawnOptions | PtySpawnOptions): ContainedProcess
+export function spawn(
+  file: string,
+  args?: readonly string[],
+  options?: SpawnOptions | PtySpawnOptions,
+): ContainedProcess
+
+type ResultOf<O> = O extends { encoding: infer X }
+  ? 'buffer' extends X
+    ? X extends 'buffer'
+      ? RunResult<Uint8Array>
+      : RunResult<string | Uint8Array>
+    : RunResult
+  : RunResult
+/**
+ * Starts `file` contained, collects its output (encoding 'utf8' by default) and resolves after the end of everything it
+ * started, whatever the exit code.
+ *
+ * Rejects with HoldfastError only when nothing ran, or when it cannot be known (ERR_HOLDFAST_UNCLEAR); with `check`
+ * also when the result is not ok (ERR_HOLDFAST_CHECK, or AbortError); and when `input` or `onOutput` themselves fail
+ * (ERR_HOLDFAST_CONSUMER, after the end, with `cause` and `result`). A signal that was aborted before the start
+ * rejects with AbortError. Wrong arguments reject with what spawn() throws for them; run() never throws synchronously.
+ */
+export function run<const O extends RunOptions = {}>(
+  file: string,
+  args?: readonly string[],
+  options?: O,
+): Promise<ResultOf<O>>
+export function run<const O extends RunOptions = {}>(file: string, options?: O): Promise<ResultOf<O>>
+
+/** A pseudo-terminal instead of pipes: excludes `stdio`. Not yet: refused. */
+export interface PtySpawnOptions extends Omit<SpawnOptions, 'stdio' | 'pty'> {
+  stdio?: undefined
+  pty: PtySize
+}
+export interface PtySize {
+  /** Columns of characters. */
+  cols: number
+  /** Rows of characters. */
+  rows: number
+  /** TERM. */
+  name?: string | undefined
+}
+export interface SpawnOptions {
+  /** Working directory. Relative or missing: resolved in the host at the call. */
+  cwd?: string | URL | undefined
+  /**
+   * Replaces the environment, as in node:child_process; undefined values are left out. PATH is looked up in it.
+   * Default: process.env, as it is at the call.
+   */
+  env?: NodeJS.ProcessEnv | undefined
+  /** argv[0] of the program. Default: `file`. */
+  argv0?: string | undefined
+  /** `true`: /bin/sh (cmd.exe on Windows); a string names the shell. Refused together with args. Default: none. */
+  shell?: boolean | string | undefined
+  /**
+   * As in node:child_process. Default 'pipe' for places 0 to 2. These are real pipes, further 'pipe's are duplex.
+   * `run`: stdin is 'ignore' (/dev/null) unless `input` is given. 'ipc' is not yet: refused.
+   */
+  stdio?: StdioOptions | undefined
+  /** For 'ipc'; ignored without. */
+  serialization?: 'json' | 'advanced' | undefined
+  /**
+   * Wall-clock limit in whole milliseconds (at most 2^31 - 1), enforced by the keeper, also while the host's event loop
+   * is blocked. 0 or undefined: none.
+   */
+  timeout?: number | undefined
+  /**
+   * Limit on silence of stdout and stderr. Watched by the host: when it strikes, what is readable is read first.
+   * Not yet: refused.
+   */
+  idleTimeout?: number | undefined
+  /** Aborting it ends the call, by the same ladder as end(). Aborted already: nothing is started. */
+  signal?: AbortSignal | undefined
+  /** First signal of the ladder, to everything the call started. Default 'SIGTERM' (Windows: CTRL_BREAK). */
+  killSignal?: NodeJS.Signals | number | undefined
+  /**
+   * Time in whole milliseconds from `killSignal` to SIGKILL on timeout, abort, end() and host death.
+   * Default 2000; 0 goes to SIGKILL at once.
+   */
+  grace?: number | undefined
+  /**
+   * What becomes of what is left when the command itself exits. 'end' (default): it is ended. 'keep': it runs on,
+   * contained, until end() or the host's death. 'release': it runs on for good; not yet: refused.
+   */
+  background?: 'end' | 'keep' | 'release' | undefined
+  /** With background 'end': time from `killSignal` to SIGKILL for what is left. Default 0, SIGKILL at once. */
+  backgroundGrace?: number | undefined
+  /**
+   * Programs let go with all below them instead of ended: shared daemons such as tmux, gpg-agent, adb. Matched against
+   * the executable's base name, the process name up to a colon, and argv[0]. Listed under `released`; the proof is then
+   * the process table's. Not yet: refused.
+   */
+  spare?: readonly string[] | undefined
+  /**
+   * 'required' (default): refused when it cannot be contained (ERR_HOLDFAST_NO_HELPER). 'best-effort': runs as a plain
+   * child then, with the notice `helper`.
+   */
+  containment?: 'required' | 'best-effort' | undefined
+  pty?: undefined
+  /**
+   * Set in the child, never ignored: what cannot be set fails the start. `userProcesses` is RLIMIT_NPROC (all of that
+   * user's), `cpuTime` is in milliseconds. Not yet: refused.
+   */
+  limits?:
+    | {
+        memory?: number
+        addressSpace?: number
+        cpuTime?: number
+        userProcesses?: number
+        openFiles?: number
+        fileSize?: number
+      }
+    | undefined
+  /** User id of the command. Default: the host's, at the call. */
+  uid?: number | undefined
+  /** Group id of the command. Default: the host's, at the call. */
+  gid?: number | undefined
+  /** Accepted for the sake of node:child_process; there is never a window. */
+  windowsHide?: boolean | undefined
+}
+/** 'stdout' (third place only): the same pipe as stdout, so that the order of writes is kept. 'ipc' is not yet: refused. */
+export type StdioOption =
+  | 'pipe'
+  | 'overlapped'
+  | 'ignore'
+  | 'inherit'
+  | 'ipc'
+  | 'stdout'
+  | number
+  | Stream
+  | null
+  | undefined
+export type StdioOptions = 'pipe' | 'overlapped' | 'ignore' | 'inherit' | readonly StdioOption[]
+
+export interface RunOptions extends Omit<SpawnOptions, 'serialization' | 'pty'> {
+  /** Not yet: refused. */
+  pty?: PtySize | undefined
+  /** Written to stdin, which is then closed. A command that does not read it all is no error. A string is UTF-8. */
+  input?: string | Uint8Array | Readable | undefined
+  /** Of stdout and stderr. Default 'utf8'; 'buffer' for bytes. */
+  encoding?: BufferEncoding | 'buffer' | undefined
+  /**
+   * Bytes per stream. Head and tail are kept, half each, with a marker line (`notices.cut`) at the cut; nothing is killed
+   * for it. Default 64 MiB; cut without having been asked for: `ok` is false.
+   */
+  maxOutput?: number | undefined
+  /** Reject with HoldfastError (`.result` set) when not ok, after the end; AbortError when aborted. Default false. */
+  check?: boolean | undefined
+  /**
+   * Called with each chunk as it comes. A promise holds up the reading of that stream until it resolves. When it throws
+   * or rejects, the call is ended and run() rejects with ERR_HOLDFAST_CONSUMER.
+   */
+  onOutput?: ((chunk: { stream: 'stdout' | 'stderr'; data: Uint8Array }) => void | Promise<void>) | undefined
+}
+
+export interface ContainedEvents {
+  spawn: []
+  error: [error: HoldfastError]
+  exit: [code: number | null, signal: NodeJS.Signals | null]
+  close: [code: number | null, signal: NodeJS.Signals | null]
+  ended: [report: EndReport]
+}
+/**
+ * A ChildProcess in shape (type and members), so that it fits where one is asked for.
+ * `pid` is set when spawn() returns (undefined after a start that failed, as in node:child_process) and is also the
+ * group's id. Reading it for the first time may wait for the keeper, at most 20 ms.
+ *
+ * Order: spawn, (data), exit, close, ended. `ended` is always last and always comes, once.
+ * Before `ended` every pipe is read to its end: a flowing stream has emitted all its data, a paused one holds it; neither
+ * `close` nor `ended` waits for a consumer that does not read.
+ * As in node:child_process: at exit stdin is destroyed and a stream nobody reads is resumed, so that `close` comes.
+ * Refused start: error, close(errno, null), ended (reason 'not-started', error set). No exit. exitCode is the negative
+ * errno.
+ * Abort: no `error`; exit, close, ended (reason 'abort'). Aborted before the start: error AbortError (cause =
+ * signal.reason), ended (reason 'not-started', error set).
+ * Keeper lost and the status unknown: exit(null, null), the only case with both null.
+ * With survivors, keep and release no pipe is waited for: it is read until EAGAIN.
+ *
+ * send(), disconnect() and resize() are not yet: they throw HoldfastError.
+ */
+export interface ContainedProcess<
+  I extends Writable | null = Writable | null,
+  O extends Readable | null = Readable | null,
+  E extends Readable | null = Readable | null,
+> extends ChildProcess {
+  stdin: I
+  stdout: O
+  stderr: E
+  readonly stdio: [I, O, E, Readable | Writable | null | undefined, Readable | Writable | null | undefined]
+  /** Stable for the life of the call; also shown by `holdfast ps`. */
+  readonly id: string
+  /** The last report: resolves when `ended` was emitted, and never rejects. */
+  readonly ended: Promise<EndReport>
+  /**
+   * Signals the command's first process, as ChildProcess does. True: handed to the keeper of a call that has not ended.
+   * Default 'SIGTERM'; 0 only asks. Throws TypeError ERR_UNKNOWN_SIGNAL.
+   */
+  kill(signal?: NodeJS.Signals | number): boolean
+  /** Signals the whole group; otherwise as kill(). */
+  killGroup(signal?: NodeJS.Signals | number): boolean
+  /**
+   * Ends everything the call started. Idempotent, valid in every state; a later call with options can only shorten what
+   * an earlier one began. Defaults: the call's own `killSignal` and `grace`. Throws only for wrong options.
+   */
+  end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
+  /** Lets everything the call started run on for good. (unref() does not release.) Not yet: rejects. */
+  release(): Promise<EndReport>
+  /** Of a pseudo-terminal. Not yet: throws. */
+  resize(size: { cols: number; rows: number }): void
+  /** end(), for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
+  on<K extends keyof ContainedEvents>(event: K, listener: (...args: ContainedEvents[K]) => void): this
+  on(event: string | symbol, listener: (...args: any[]) => void): this
+  once<K extends keyof ContainedEvents>(event: K, listener: (...args: ContainedEvents[K]) => void): this
+  once(event: string | symbol, listener: (...args: any[]) => void): this
+  off<K extends keyof ContainedEvents>(event: K, listener: (...args: ContainedEvents[K]) => void): this
+  off(event: string | symbol, listener: (...args: any[]) => void): this
+  addListener<K extends keyof ContainedEvents>(event: K, listener: (...args: ContainedEvents[K]) => void): this
+  addListener(event: string | symbol, listener: (...args: any[]) => void): this
+}
+
+// ---------------------------------------------------------------- results
+export interface EndReport {
+  /**
+   * 'ended': shown to be ended. 'released': let go on purpose. 'unconfirmed': could not be shown. 'survivors': some are
+   * left, by name. 'refused': holdfast could not show that signalling was safe, and did not. 'kept': it runs on,
+   * contained, and nothing is proven yet (in the RunResult of a call with background 'keep', with mechanism 'none').
+   */
+  outcome: 'ended' | 'released' | 'unconfirmed' | 'survivors' | 'refused' | 'kept'
+  /** What the end was shown by. */
+  mechanism: 'subreaper' | 'group' | 'job' | 'none'
+  /** Who reports it. */
+  by: 'keeper' | 'helper' | 'guard' | 'host'
+  /** What began the end. */
+  reason: 'exit' | 'timeout' | 'idle' | 'abort' | 'end' | 'release' | 'host-gone' | 'keeper-gone' | 'not-started'
+  /** Left when the command exited, or when the end began, and ended. At most 64 are named. */
+  leftovers: ProcessInfo[]
+  leftoverCount: number
+  released: ProcessInfo[]
+  survivors: ProcessInfo[]
+  /** From the first SIGKILL to the proof, with fractions. */
+  proofTime: number
+  /** Why nothing was started, or why that cannot be known. */
+  error?: HoldfastError
+  /** One of `notices`, when there is something to say. */
+  notice?: string
+}
+export interface ProcessInfo {
+  pid: number
+  name: string
+}
+export interface RunResult<T extends string | Uint8Array = string> {
+  /** null: ended by a signal, or unknown because the keeper was lost. */
+  exitCode: number | null
+  signal: NodeJS.Signals | null
+  stdout: T
+  /** Empty with 'stdout' in the third place of `stdio`. */
+  stderr: T
+  /** Bytes left out, because of `maxOutput`. */
+  dropped: { stdout: number; stderr: number }
+  /**
+   * Exit code 0, by itself (report.reason 'exit'), and no output was left out unasked. It says nothing about what the
+   * command left behind; `report` and `notices` do.
+   */
+  ok: boolean
+  timedOut: boolean
+  idleTimedOut: boolean
+  aborted: boolean
+  /** From the start to the result, with fractions. */
+  duration: number
+  /** Of everything the call started: times in milliseconds, the largest resident size in bytes. */
+  usage: { userTime: number; systemTime: number; maxRss: number }
+  report: EndReport
+  /** The call that still runs (background: 'keep'); undefined otherwise. It does not keep the host's event loop alive. */
+  kept?: RunningCall
+  /** Fixed texts (see `notices`), fit to be shown to a model. */
+  notices: string[]
+}
+/**
+ * `code` is the system's (ENOENT, EACCES, ENOTDIR, ENOEXEC, E2BIG, ...) when the system refused the start, else one of
+ * - ERR_HOLDFAST_NO_HELPER: nothing ran, neither addon nor helper took the call; the message says what was tried
+ * - ERR_HOLDFAST_UNCLEAR: it cannot be known whether it ran
+ * - ERR_HOLDFAST_NOT_SUPPORTED: part of this API, but not yet of this version
+ * - ERR_HOLDFAST_CHECK: `check: true`, and the result is not ok
+ * - ERR_HOLDFAST_CONSUMER: `input` or `onOutput` failed, and the call was ended for it
+ * - ABORT_ERR: aborted (name 'AbortError', `cause` is signal.reason)
+ */
+export declare class HoldfastError extends Error {
+  /** Also true for errors of another copy of holdfast. */
+  static is(value: unknown): value is HoldfastError
+  readonly code: string
+  /** Negative, as in node:child_process. */
+  readonly errno?: number
+  readonly syscall?: string
+  /** What the step was about: the working directory, the program, its interpreter. */
+  readonly path?: string
+  readonly spawnargs?: string[]
+  readonly step?:
+    | 'cwd'
+    | 'program'
+    | 'interpreter'
+    | 'arguments'
+    | 'stdio'
+    | 'limits'
+    | 'credentials'
+    | 'helper'
+    | 'guard'
+  /** Whether anything of the command ran. */
+  readonly ran: boolean | 'unclear'
+  /** With `check: true`: what there is of the result. */
+  readonly result?: RunResult<string | Uint8Array>
+  readonly notice?: string
+}
+
+// ---------------------------------------------------------------- the rest
+/** Contains what somebody else started. Not yet: rejects. */
+export function guard(
+  target: Pick<ChildProcess, 'pid'> | number,
+  options?: { signal?: AbortSignal | undefined; background?: 'end' | 'keep' | undefined },
+): Promise<Guard>
+export interface Guard {
+  readonly group: number
+  readonly ended: Promise<EndReport>
+  end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
+  release(): Promise<EndReport>
+  [Symbol.asyncDispose](): Promise<void>
+}
+export interface RunningCall {
+  readonly id: string
+  /** NaN while it is not known (never 0, which kill(2) takes for the host's own group). */
+  readonly pid: number
+  readonly file: string
+  /** Date.now() at the start. */
+  readonly startedAt: number
+  end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
+  /** Not yet: rejects. */
+  release(): Promise<EndReport>
+}
+/** The calls of this thread that have not ended, oldest first; also those whose handle was dropped. */
+export function running(): RunningCall[]
+/**
+ * Ends all calls: every one is signalled before any is waited for. Default scope 'thread', the calls of this thread.
+ * 'process' is not yet: rejects.
+ */
+export function endAll(options?: {
+  signal?: NodeJS.Signals | number
+  grace?: number
+  scope?: 'thread' | 'process'
+}): Promise<EndReport[]>
+/**
+ * Starts a new helper for the calls to come, after the host took on namespaces, cgroups or filters that the old one has
+ * not. Throws HoldfastError when there is no addon for this machine.
+ */
+export function resetHelper(): void
+
+/** What this machine can do, from files alone; `probe()` also tries what only trying can tell. `holdfast doctor` prints both. */
+export function capabilities(): Capabilities
+/** Starts the helper, if none is running. Never rejects: what is wrong is in `helper.problem`. */
+export function probe(): Promise<Capabilities>
+export interface Capabilities {
+  /** `${process.platform}-${process.arch}` */
+  platform: string
+  mechanism: EndReport['mechanism']
+  /** What is ended when the host dies, by whatever means. */
+  hostDeath: 'everything' | 'group' | 'none'
+  /** What becomes of processes that left the call's group or session. */
+  escapees: 'ended' | 'reported' | 'not-seen'
+  /** What the end is shown by. */
+  proof: 'kernel' | 'process-table' | 'none'
+  /** `problem`: why nothing can be contained here, and what was tried. */
+  helper: { path: string; version: string; probed: boolean; problem?: string }
+}
+
+/** Fixed texts, free of ids and times. */
+export const notices: {
+  readonly end: string
+  readonly helper: string
+  readonly unclear: string
+  readonly release: string
+  readonly cut: string
+}

@@ -1,0 +1,2 @@
+console.error('The demonstration is not written yet.')
+process.exitCode = 1

@@ -1,0 +1,363 @@
+/**
+ * One contained command, seen from the host: what the addon reports of it, in order, and what can be asked of
+ * it. What its user sees of that is decided by ContainedCall (spawn) and RunCall (run).
+ *
+ *   starting ── started ──> running ── exited ──> exited ── ended ──> over
+ *       └────── failed or refused ────────────────────────── ended ──> over
+ */
+import { AsyncResource } from 'node:async_hooks'
+import { threadId } from 'node:worker_threads'
+import type { EndReport, RunningCall } from '../index'
+import { unwatchSignal, watchSignal } from './abort'
+import { type Command, milliseconds, signalName, signalOption } from './command'
+import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError } from './errors'
+import { type CallEvent, Place } from './native'
+import { notices } from './notices'
+import { Pipe } from './pipe'
+import { enter, hold, letGo, lookSoon, native, open, unwatch, type Watcher, watch } from './reactor'
+
+export interface EndOptions {
+  signal?: NodeJS.Signals | number
+  grace?: number
+}
+export interface Usage {
+  userTime: number
+  systemTime: number
+  maxRss: number
+}
+type Event<K extends CallEvent['kind']> = Extract<CallEvent, { kind: K }>
+
+const KEEP = 1
+/** For the addon: the call's own signal or grace. */
+const OWN = -1
+
+/** Every call that has not ended, in the order of their starts: also one whose handle was dropped. */
+const calls = new Set<Call>()
+let serial = 0
+
+export abstract class Call extends AsyncResource implements Watcher {
+  readonly startedAt = Date.now()
+  phase: 'starting' | 'running' | 'exited' | 'over' = 'starting'
+  /** Since the start, of everything that was reaped so far. */
+  usage: Usage = { userTime: 0, systemTime: 0, maxRss: 0 }
+  protected error: HoldfastError | undefined
+
+  private readonly serial = ++serial
+  private number = -1
+  private numbers: readonly number[] = []
+  private readonly pipes: (Pipe | undefined)[] = []
+  private knownPid = 0
+  private endedBy: 'end' | 'abort' | undefined
+  private held = false
+  private report: EndReport | undefined
+  private promise: Promise<EndReport> | undefined
+  private resolve: ((report: EndReport) => void) | undefined
+
+  protected constructor(readonly command: Command) {
+    super('HOLDFAST', { requireManualDestroy: true })
+  }
+
+  // ---- what happens to it
+  protected abstract onStarted(): void
+  protected abstract onFailed(error: HoldfastError): void
+  protected abstract onExited(code: number | null, signal: NodeJS.Signals | null): void
+  /** The keeper drains the pipes from here on (background 'keep'). */
+  protected abstract onTaken(): void
+  /** The last one. settle() is to follow, when all data was delivered. */
+  protected abstract onEnded(report: EndReport): void
+
+  get scope(): this {
+    return this
+  }
+
+  get begun(): boolean {
+    return this.phase !== 'starting'
+  }
+
+  /** Starts it. Does not throw: what goes wrong is reported on a later tick. */
+  protected start(): void {
+    const refusal = this.refusal()
+    if (refusal !== undefined) process.nextTick(enter, this, this.refused, refusal)
+    else this.startNatively()
+  }
+
+  private refusal(): HoldfastError | undefined {
+    const { command } = this
+    if (command.signal?.aborted) return abortError(command.signal)
+    try {
+      const { problem } = open()
+      // Without a helper the addon can still run it uncontained, and says so in its report.
+      return problem === '' || command.bestEffort ? undefined : noHelper(command, problem)
+    } catch (error) {
+      return noHelper(command, (error as Error).message)
+    }
+  }
+
+  private startNatively(): void {
+    const { command } = this
+    this.numbers = native.start(
+      open().path,
+      command.file,
+      command.argv.join('\0'),
+      command.env,
+      command.cwd,
+      command.stdio as number[],
+      command.timeout,
+      command.killSignal,
+      command.grace,
+      command.keep ? KEEP : 0,
+      command.backgroundGrace,
+      command.uid,
+      command.gid,
+      command.bestEffort,
+    )
+    this.number = this.numbers[0] as number
+    watch(this.number, this)
+    lookSoon(this)
+    calls.add(this)
+    this.ref()
+    if (command.signal !== undefined) watchSignal(command.signal, this)
+  }
+
+  private refused(error: HoldfastError): void {
+    this.error = error
+    this.onFailed(error)
+    this.over({
+      outcome: 'ended',
+      mechanism: 'none',
+      by: 'host',
+      reason: 'not-started',
+      leftovers: [],
+      leftoverCount: 0,
+      released: [],
+      survivors: [],
+      proofTime: 0,
+      error,
+    })
+  }
+
+  ready(): void {
+    if (this.phase === 'over') return
+    for (const event of native.receive(this.number)) this.received(event)
+  }
+
+  private received(event: CallEvent): void {
+    switch (event.kind) {
+      case 'started':
+        this.phase = 'running'
+        this.knownPid = native.pid(this.number)
+        this.onStarted()
+        for (const pipe of this.pipes) pipe?.ready(~0)
+        break
+      case 'failed':
+        this.fail(startError(this.command, event))
+        break
+      case 'refused':
+        this.fail(refusedError(this.command, event))
+        break
+      case 'exited':
+        this.phase = 'exited'
+        this.usage = usageOf(event)
+        this.onExited(event.code < 0 ? null : event.code, event.signal < 0 ? null : signalName(event.signal))
+        break
+      case 'taken':
+        for (const pipe of this.pipes) if (pipe?.handedOver) pipe.forget()
+        // What was kept runs until end() or the host's death.
+        this.forgetSignal()
+        this.onTaken()
+        break
+      case 'ended':
+        this.usage = usageOf(event)
+        unwatch(this.number)
+        this.over(this.reportOf(event))
+    }
+  }
+
+  private fail(error: HoldfastError): void {
+    this.knownPid = 0
+    this.error = error
+    this.onFailed(error)
+  }
+
+  private over(report: EndReport): void {
+    this.phase = 'over'
+    calls.delete(this)
+    this.unref()
+    this.forgetSignal()
+    this.onEnded(report)
+  }
+
+  private reportOf(event: Event<'ended'>): EndReport {
+    const { outcome, mechanism, by, leftovers, leftoverCount, survivors, proofTime } = event
+    // The keeper knows one `end`; who asked for it is known here.
+    const reason = event.reason === 'end' && this.endedBy === 'abort' ? 'abort' : event.reason
+    const notice = this.error?.notice ?? noticeOf(event)
+    return {
+      outcome,
+      mechanism,
+      by,
+      reason,
+      leftovers,
+      leftoverCount,
+      released: [],
+      survivors,
+      proofTime,
+      ...(this.error && { error: this.error }),
+      ...(notice !== undefined && { notice }),
+    }
+  }
+
+  // ---- its pipes
+  /** The host's end of a place; undefined where there is none, and when it was closed. */
+  protected pipe(place: number): Pipe | undefined {
+    const known = this.pipes[place]
+    if (known !== undefined) return known.open ? known : undefined
+    const number = this.numbers[place + 1] ?? -1
+    if (number < 0) return undefined
+    const pipe = new Pipe(number, this)
+    this.pipes[place] = pipe
+    return pipe
+  }
+
+  /** Places with a pipe of the host's own. */
+  protected *piped(): Generator<number> {
+    for (const [place, kind] of this.command.stdio.entries()) if (kind === Place.pipe) yield place
+  }
+
+  /** Gives what is open of places 1 and up to the keeper; onTaken() or onEnded() follows. */
+  protected handOver(): void {
+    const handed: number[] = []
+    for (const place of this.piped()) {
+      const pipe = this.pipe(place)
+      if (place === 0 || pipe === undefined) continue
+      pipe.handedOver = true
+      handed.push(pipe.number)
+    }
+    native.handOver(this.number, handed)
+  }
+
+  /** Everything that is still open, whether or not the keeper was to have it. */
+  protected closePipes(): void {
+    for (const place of this.piped()) {
+      const pipe = this.pipe(place)
+      if (pipe === undefined) continue
+      pipe.handedOver = false
+      pipe.close()
+    }
+  }
+
+  // ---- what can be asked of it
+  get id(): string {
+    return `${process.pid}-${threadId}-${this.serial}`
+  }
+
+  /** The first question waits for the keeper's word, at most 20 ms. */
+  get pid(): number | undefined {
+    if (this.knownPid === 0 && this.phase === 'starting' && this.number >= 0 && this.error === undefined) {
+      this.knownPid = native.pid(this.number)
+    }
+    return this.knownPid === 0 ? undefined : this.knownPid
+  }
+
+  get ended(): Promise<EndReport> {
+    this.promise ??=
+      this.report === undefined
+        ? new Promise((resolve) => {
+            this.resolve = resolve
+          })
+        : Promise.resolve(this.report)
+    return this.promise
+  }
+
+  /** All was delivered. */
+  protected settle(report: EndReport): void {
+    this.report = report
+    this.resolve?.(report)
+    this.emitDestroy()
+  }
+
+  signal(signal: number, group: boolean): boolean {
+    return this.isLive() && native.signal(this.number, signal, group)
+  }
+
+  /** @throws TypeError or RangeError for wrong options */
+  end(options: EndOptions = {}): Promise<EndReport> {
+    const signal = signalOption('signal', options.signal) ?? OWN
+    const grace = milliseconds('grace', options.grace, OWN)
+    // The ladder is climbed once; a later call with options of its own may shorten it.
+    if (this.isLive() && (this.endedBy === undefined || signal !== OWN || grace !== OWN)) {
+      this.endedBy ??= 'end'
+      native.end(this.number, signal, grace)
+    }
+    return this.ended
+  }
+
+  abort(): void {
+    if (!this.isLive() || this.endedBy !== undefined) return
+    this.endedBy = 'abort'
+    native.end(this.number, OWN, OWN)
+  }
+
+  private isLive(): boolean {
+    return this.phase !== 'over' && this.number >= 0
+  }
+
+  async release(): Promise<EndReport> {
+    throw notSupported('release()')
+  }
+
+  /** An abort no longer concerns it. */
+  private forgetSignal(): void {
+    if (this.command.signal !== undefined) unwatchSignal(this.command.signal, this)
+  }
+
+  ref(): void {
+    if (this.held || !this.isLive()) return
+    this.held = true
+    hold()
+  }
+
+  unref(): void {
+    if (!this.held) return
+    this.held = false
+    letGo()
+  }
+}
+
+function usageOf({ userTime, systemTime, maxRss }: Usage): Usage {
+  return { userTime, systemTime, maxRss }
+}
+
+function noticeOf(event: Event<'ended'>): string | undefined {
+  if (event.reason === 'not-started') return undefined
+  if (event.by === 'host' && event.mechanism === 'none') return notices.helper
+  return event.outcome === 'ended' || event.outcome === 'released' ? undefined : notices.end
+}
+
+// ---- all of them
+/** What others may know and ask of a call. Its pid is NaN while it is not known: a 0 would name the host's own group to kill(2). */
+export function viewOf(call: Call): RunningCall {
+  return {
+    get id() {
+      return call.id
+    },
+    get pid() {
+      return call.pid ?? Number.NaN
+    },
+    file: call.command.file,
+    startedAt: call.startedAt,
+    end: (options) => call.end(options),
+    release: () => call.release(),
+  }
+}
+
+/** The calls of this thread that have not ended, kept ones included. */
+export function running(): RunningCall[] {
+  return Array.from(calls, viewOf)
+}
+
+/** Ends the calls of this thread: all are signalled before any is waited for. */
+export async function endAll(options: EndOptions & { scope?: 'thread' | 'process' } = {}): Promise<EndReport[]> {
+  if (options.scope === 'process') throw notSupported("endAll() with scope 'process'")
+  return Promise.all(Array.from(calls, (call) => call.end(options)))
+}

@@ -1,0 +1,35 @@
+/** What this machine can do: from files alone, and by trying. */
+import type { Capabilities } from '../index'
+import type { HoldfastError } from './errors'
+import { inspectHelper, load, version } from './native-load'
+
+export function capabilities(): Capabilities {
+  try {
+    const { path, version, problem } = inspectHelper()
+    return problem === '' ? able({ path, version, probed: false }) : unable({ path, version, probed: false, problem })
+  } catch (error) {
+    return unable({ path: '', version, probed: false, problem: (error as HoldfastError).message })
+  }
+}
+
+export async function probe(): Promise<Capabilities> {
+  const { helper } = capabilities()
+  try {
+    const { native } = load()
+    const problem = helper.problem ?? native.probe(helper.path)
+    return problem === '' ? able({ ...helper, probed: true }) : unable({ ...helper, probed: true, problem })
+  } catch (error) {
+    return unable({ ...helper, probed: true, problem: (error as HoldfastError).message })
+  }
+}
+
+/** Linux is the one platform so far: load() refuses the others. */
+function able(helper: Capabilities['helper']): Capabilities {
+  return { ...platform, mechanism: 'subreaper', hostDeath: 'everything', escapees: 'ended', proof: 'kernel', helper }
+}
+
+function unable(helper: Capabilities['helper']): Capabilities {
+  return { ...platform, mechanism: 'none', hostDeath: 'none', escapees: 'not-seen', proof: 'none', helper }
+}
+
+const platform = { platform: `${process.platform}-${process.arch}` }

@@ -1,0 +1,213 @@
+/** From the arguments of spawn() and run() to what the addon takes. Throws what node:child_process throws. */
+import { constants } from 'node:os'
+import { fileURLToPath } from 'node:url'
+import { flatten } from './environment'
+import { invalidType, invalidValue, notSupported, outOfRange, unknownSignal } from './errors'
+import { nullByte } from './messages'
+import { Place } from './native'
+
+const SIGTERM = constants.signals.SIGTERM
+const GRACE = 2000
+/** The longest time that a Node timer takes, and the addon. */
+const LONGEST = 2 ** 31 - 1
+
+export interface Command {
+  readonly file: string
+  /** argv[0] first. */
+  readonly argv: readonly string[]
+  readonly env: string
+  readonly cwd: string
+  readonly stdio: readonly number[]
+  readonly timeout: number
+  readonly killSignal: number
+  readonly grace: number
+  readonly keep: boolean
+  readonly backgroundGrace: number
+  readonly uid: number
+  readonly gid: number
+  readonly bestEffort: boolean
+  readonly signal: AbortSignal | undefined
+}
+
+type Values = { readonly [option: string]: unknown }
+
+/** (file, args, options), (file, options) and (file): which is which. */
+export function splitArguments(second: unknown, third: unknown): { args: readonly unknown[]; options: Values } {
+  if (Array.isArray(second)) return { args: second, options: optionsOf(third) }
+  if (second === undefined || second === null) return { args: [], options: optionsOf(third) }
+  if (typeof second !== 'object') throw invalidType('args', 'an array', second)
+  return { args: [], options: optionsOf(third === undefined ? second : third) }
+}
+
+function optionsOf(value: unknown): Values {
+  if (value === undefined) return {}
+  if (value === null || typeof value !== 'object' || Array.isArray(value))
+    throw invalidType('options', 'an object', value)
+  return value as Values
+}
+
+export function commandOf(file: unknown, args: readonly unknown[], options: Values, stdio: number[]): Command {
+  refuseUnsupported(options)
+  const argv = argvOf(programOf(file), args, options)
+  return {
+    file: options.shell ? (argv[0] as string) : (file as string),
+    argv: options.argv0 === undefined ? argv : [text('options.argv0', options.argv0), ...argv.slice(1)],
+    env: flatten(options.env === undefined ? process.env : (object('options.env', options.env) as NodeJS.ProcessEnv)),
+    cwd: directory(options.cwd),
+    stdio,
+    timeout: milliseconds('timeout', options.timeout, 0),
+    killSignal: signalOption('killSignal', options.killSignal) ?? SIGTERM,
+    grace: milliseconds('grace', options.grace, GRACE),
+    keep: oneOf('background', options.background, ['end', 'keep', 'release']) === 'keep',
+    backgroundGrace: milliseconds('backgroundGrace', options.backgroundGrace, 0),
+    uid: identity('uid', options.uid),
+    gid: identity('gid', options.gid),
+    bestEffort: oneOf('containment', options.containment, ['required', 'best-effort']) === 'best-effort',
+    signal: abortSignal(options.signal),
+  }
+}
+
+/** Of a later version: refused by name, never ignored. */
+function refuseUnsupported(options: Values): void {
+  for (const name of ['pty', 'limits', 'spare']) {
+    if (options[name] !== undefined) throw notSupported(`The option '${name}'`)
+  }
+  if (options.idleTimeout) throw notSupported("The option 'idleTimeout'")
+  if (options.background === 'release') throw notSupported("The option 'background: release'")
+}
+
+function programOf(file: unknown): string {
+  const program = text('file', file)
+  if (program === '') throw invalidValue('file', 'cannot be empty', program)
+  return program
+}
+
+function argvOf(file: string, args: readonly unknown[], options: Values): string[] {
+  const { shell } = options
+  if (shell !== undefined && shell !== null && typeof shell !== 'boolean' && typeof shell !== 'string') {
+    throw invalidType('options.shell', 'a boolean or a string', shell)
+  }
+  if (shell) {
+    if (args.length > 0) throw invalidValue('args', "cannot be given together with the option 'shell'", args)
+    return [shell === true ? '/bin/sh' : text('options.shell', shell), '-c', file]
+  }
+  const argv = [file]
+  for (let index = 0; index < args.length; index++) argv.push(text(`args[${index}]`, `${args[index]}`))
+  return argv
+}
+
+function text(name: string, value: unknown): string {
+  if (typeof value !== 'string') throw invalidType(name, 'of type string', value)
+  if (value.includes('\0')) throw invalidValue(name, nullByte(value), value)
+  return value
+}
+
+function object(name: string, value: unknown): object {
+  if (value === null || typeof value !== 'object') throw invalidType(name, 'an object', value)
+  return value
+}
+
+function directory(cwd: unknown): string {
+  if (cwd === undefined || cwd === null) return ''
+  return text('options.cwd', cwd instanceof URL ? fileURLToPath(cwd) : cwd)
+}
+
+export function milliseconds(name: string, value: unknown, otherwise: number): number {
+  if (value === undefined || value === null) return otherwise
+  if (typeof value !== 'number') throw invalidType(`options.${name}`, 'of type number', value)
+  if (!Number.isInteger(value) || value < 0 || value > LONGEST) {
+    throw outOfRange(`options.${name}`, `an integer from 0 to ${LONGEST}`, value)
+  }
+  return value
+}
+
+function identity(name: string, value: unknown): number {
+  if (value === undefined || value === null) return -1
+  if (typeof value !== 'number') throw invalidType(`options.${name}`, 'of type number', value)
+  if (!Number.isInteger(value) || value < 0 || value > LONGEST) {
+    throw outOfRange(`options.${name}`, `an integer from 0 to ${LONGEST}`, value)
+  }
+  return value
+}
+
+export function oneOf<T extends string>(name: string, value: unknown, allowed: readonly T[]): T | undefined {
+  if (value === undefined || (allowed as readonly unknown[]).includes(value)) return value as T | undefined
+  throw invalidValue(`options.${name}`, `must be one of: ${allowed.join(', ')}`, value)
+}
+
+function abortSignal(value: unknown): AbortSignal | undefined {
+  if (value === undefined) return undefined
+  if (value === null || typeof value !== 'object' || !('aborted' in value)) {
+    throw invalidType('options.signal', 'an AbortSignal', value)
+  }
+  return value as AbortSignal
+}
+
+// ---- signals
+const names = new Map(Object.entries(constants.signals).map(([name, number]) => [number as number, name]))
+
+/** Real-time signals have no name in Node; one of their own keeps "a code or a signal" true. */
+export const signalName = (number: number) => (names.get(number) ?? `SIG${number}`) as NodeJS.Signals
+
+/** @throws TypeError ERR_UNKNOWN_SIGNAL, as ChildProcess.kill does */
+export function signalNumber(signal: unknown): number {
+  if (typeof signal === 'number' && names.has(signal)) return signal
+  if (typeof signal === 'string') {
+    const number = (constants.signals as { [name: string]: number | undefined })[signal.toUpperCase()]
+    if (number !== undefined) return number
+  }
+  throw unknownSignal(signal)
+}
+
+export function signalOption(name: string, signal: unknown): number | undefined {
+  if (signal === undefined || signal === null) return undefined
+  if (typeof signal !== 'string' && typeof signal !== 'number') {
+    throw invalidType(`options.${name}`, 'of type string or number', signal)
+  }
+  return signalNumber(signal)
+}
+
+// ---- stdio
+export function placesOf(stdio: unknown): number[] {
+  if (stdio === undefined || stdio === null) return [Place.pipe, Place.pipe, Place.pipe]
+  if (typeof stdio === 'string' && stdio !== 'stdout') return [0, 1, 2].map((index) => placeOf(stdio, index))
+  if (!Array.isArray(stdio)) throw invalidValue('options.stdio', 'is invalid', stdio)
+  const places: number[] = []
+  for (let index = 0; index < Math.max(stdio.length, 3); index++) places.push(placeOf(stdio[index], index))
+  return places
+}
+
+function placeOf(value: unknown, index: number): number {
+  switch (value) {
+    case undefined:
+    case null:
+      return index < 3 ? Place.pipe : Place.ignore
+    case 'pipe':
+    case 'overlapped':
+      return Place.pipe
+    case 'ignore':
+      return Place.ignore
+    case 'inherit':
+      return index
+    case 'ipc':
+      throw notSupported("The stdio value 'ipc'")
+    case 'stdout':
+      if (index !== 2) throw invalidValue(`options.stdio[${index}]`, "can be 'stdout' in the third place only", value)
+      return Place.stdout
+  }
+  const descriptor = descriptorOf(value)
+  if (descriptor === undefined) throw invalidValue(`options.stdio[${index}]`, 'is invalid', value)
+  return descriptor
+}
+
+function descriptorOf(value: unknown): number | undefined {
+  if (typeof value === 'number') return isDescriptor(value) ? value : undefined
+  if (typeof value !== 'object' || value === null) return undefined
+  const { fd, _handle } = value as { fd?: unknown; _handle?: { fd?: unknown } | null }
+  if (isDescriptor(fd)) return fd
+  return isDescriptor(_handle?.fd) ? _handle.fd : undefined
+}
+
+function isDescriptor(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= LONGEST
+}

@@ -1,0 +1,267 @@
+/** spawn(): a call in the shape of a ChildProcess. */
+import { ChildProcess } from 'node:child_process'
+import { EventEmitter } from 'node:events'
+import type { Readable, Writable } from 'node:stream'
+import { setImmediate } from 'node:timers'
+import type * as api from '../index'
+import { Call, type EndOptions } from './call'
+import { type Command, commandOf, placesOf, signalNumber, splitArguments } from './command'
+import { codes, type HoldfastError, notSupported } from './errors'
+import { Place } from './native'
+import { AFTER_THE_END, HELD_BY_KERNEL } from './pipe'
+import { enter } from './reactor'
+import { PipeDuplex, PipeReadable, type PipeStream, PipeWritable, type StreamOwner } from './streams'
+
+const SIGTERM = 15
+
+/** @see the declaration in index.d.ts */
+export function spawn(file: string, second?: unknown, third?: unknown): ContainedProcess {
+  const { args, options } = splitArguments(second, third)
+  return new ContainedProcess(commandOf(file, args, options, placesOf(options.stdio)))
+}
+
+/** The call behind it: a symbol and not a #name, so that it is found through a proxy as well. */
+const behind = Symbol('holdfast.call')
+
+export class ContainedProcess extends EventEmitter {
+  readonly spawnfile: string
+  readonly spawnargs: string[]
+  readonly connected = false
+  readonly channel = undefined
+  exitCode: number | null = null
+  signalCode: NodeJS.Signals | null = null
+  killed = false
+  readonly [behind]: ContainedCall
+
+  constructor(command: Command) {
+    super()
+    this.spawnfile = command.file
+    this.spawnargs = command.argv as string[]
+    this[behind] = new ContainedCall(command, this)
+  }
+
+  get pid(): number | undefined {
+    return this[behind].pid
+  }
+  get id(): string {
+    return this[behind].id
+  }
+  get stdin(): Writable | null {
+    return this[behind].stream(0) as Writable | null
+  }
+  get stdout(): Readable | null {
+    return this[behind].stream(1) as Readable | null
+  }
+  get stderr(): Readable | null {
+    return this[behind].stream(2) as Readable | null
+  }
+  get stdio(): (PipeStream | null)[] {
+    return this[behind].command.stdio.map((_, place) => this[behind].stream(place))
+  }
+  get ended(): Promise<api.EndReport> {
+    return this[behind].ended
+  }
+
+  kill(signal: NodeJS.Signals | number = SIGTERM): boolean {
+    const number = signal === 0 ? 0 : signalNumber(signal)
+    const handed = this[behind].signal(number, false)
+    if (handed) this.killed = true
+    return handed
+  }
+  killGroup(signal: NodeJS.Signals | number = SIGTERM): boolean {
+    return this[behind].signal(signal === 0 ? 0 : signalNumber(signal), true)
+  }
+  end(options?: EndOptions): Promise<api.EndReport> {
+    return this[behind].end(options)
+  }
+  release(): Promise<api.EndReport> {
+    return this[behind].release()
+  }
+  resize(): void {
+    throw notSupported('resize()')
+  }
+  ref(): void {
+    this[behind].ref()
+  }
+  unref(): void {
+    this[behind].unref()
+  }
+  send(): boolean {
+    throw notSupported("send() (the stdio value 'ipc')")
+  }
+  disconnect(): void {
+    throw notSupported("disconnect() (the stdio value 'ipc')")
+  }
+  [Symbol.dispose](): void {
+    if (!this.killed) this.kill()
+  }
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.end()
+  }
+}
+
+// For those who ask `instanceof ChildProcess`. Every member of it is our own; its constructor, which makes a handle, is
+// never called.
+Object.setPrototypeOf(ContainedProcess.prototype, ChildProcess.prototype)
+
+/** What the user of a ContainedProcess sees of its call, and in which order. */
+class ContainedCall extends Call implements StreamOwner {
+  private readonly streams: (PipeStream | undefined)[] = []
+  private readonly finished: boolean[] = []
+  /** Places with a pipe that has not been closed. */
+  private openPlaces = 0
+  /** Between handOver() and its answer. */
+  private isHandingOver = false
+  private isClosed = false
+  private isSettled = false
+  private lastReport: api.EndReport | undefined
+
+  constructor(
+    command: Command,
+    private readonly child: ContainedProcess,
+  ) {
+    super(command)
+    for (const place of command.stdio) if (place === Place.pipe) this.openPlaces++
+    this.start()
+  }
+
+  /** Made when somebody asks for it: most users never touch stdin, and many nothing at all. */
+  stream(place: number): PipeStream | null {
+    if (this.command.stdio[place] !== Place.pipe) return null
+    this.streams[place] ??= this.makeStream(place)
+    return this.streams[place]
+  }
+
+  private makeStream(place: number): PipeStream {
+    const pipe = this.pipe(place)
+    if (pipe === undefined) this.finishPlace(place)
+    if (place === 0) return new PipeWritable(pipe, this)
+    return place < 3 ? new PipeReadable(pipe, this) : new PipeDuplex(pipe, this)
+  }
+
+  // ---- what happens
+  protected onStarted(): void {
+    this.announce('spawn')
+  }
+
+  protected onFailed(error: HoldfastError): void {
+    // Aborted before the start: there is nothing to close.
+    if (error.code === codes.aborted) this.isClosed = true
+    else this.child.exitCode = error.errno ?? null
+    this.closeStdin()
+    this.announce('error', error)
+    process.nextTick(resumeUnread, this)
+  }
+
+  protected onExited(code: number | null, signal: NodeJS.Signals | null): void {
+    this.child.exitCode = code
+    this.child.signalCode = signal
+    this.closeStdin()
+    this.announce('exit', code, signal)
+    if (this.command.keep) {
+      this.conclude(HELD_BY_KERNEL)
+      this.isHandingOver = true
+      this.handOver()
+    }
+    // As in node:child_process, after the listeners of `exit` had their chance.
+    process.nextTick(resumeUnread, this)
+    this.closeIfDone()
+  }
+
+  protected onTaken(): void {
+    this.isHandingOver = false
+    this.dropUntouched()
+    this.closeIfDone()
+  }
+
+  protected onEnded(report: api.EndReport): void {
+    this.lastReport = report
+    this.isHandingOver = false
+    this.conclude(report.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL)
+    this.dropUntouched()
+    this.closePipes()
+    if (this.openPlaces === 0) this.finish()
+    // A flowing stream emits what it holds, and closes, in ticks: before this. One that is paused is not waited for.
+    else setImmediate(finish, this)
+  }
+
+  // ---- what follows from it
+  private closeStdin(): void {
+    if (this.command.stdio[0] !== Place.pipe) return
+    const stdin = this.streams[0]
+    if (stdin === undefined) this.drop(0)
+    else stdin.destroy()
+  }
+
+  /** Streams take what the kernel holds; then it is their end. */
+  private conclude(most: number): void {
+    for (const stream of this.streams) stream?.conclude(most)
+  }
+
+  private dropUntouched(): void {
+    for (const place of this.piped()) if (this.streams[place] === undefined) this.drop(place)
+  }
+
+  private drop(place: number): void {
+    this.pipe(place)?.close()
+    this.finishPlace(place)
+  }
+
+  /** A stream that nobody reads would keep `close` back, and what is left of the call busy writing. */
+  resumeUnread(): void {
+    for (const place of this.piped()) {
+      // What was handed over, or has ended, needs no reader.
+      const stream = this.command.keep || this.phase !== 'exited' ? this.streams[place] : this.stream(place)
+      if (stream && 'readableFlowing' in stream && stream.readableFlowing === null) stream.resume()
+    }
+  }
+
+  streamClosed(stream: PipeStream): void {
+    this.finishPlace(this.streams.indexOf(stream))
+    this.closeIfDone()
+  }
+
+  private finishPlace(place: number): void {
+    if (this.finished[place]) return
+    this.finished[place] = true
+    this.openPlaces--
+  }
+
+  private closeIfDone(): void {
+    const hasExited = this.phase === 'exited' || this.phase === 'over'
+    if (!hasExited || this.isHandingOver || this.openPlaces > 0) return
+    this.close()
+    if (this.lastReport !== undefined) this.finish()
+  }
+
+  private close(): void {
+    if (this.isClosed) return
+    this.isClosed = true
+    this.announce('close', this.child.exitCode, this.child.signalCode)
+  }
+
+  /** The order is kept, whichever way it ends: close, ended, and only then the promise. */
+  finish(): void {
+    if (this.isSettled || this.lastReport === undefined) return
+    this.isSettled = true
+    this.close()
+    this.announce('ended', this.lastReport)
+    this.settle(this.lastReport)
+  }
+
+  private announce(event: string, ...args: unknown[]): void {
+    enter(this, this.emit, event, ...args)
+  }
+
+  private emit(event: string, ...args: unknown[]): void {
+    this.child.emit(event, ...args)
+  }
+}
+
+function resumeUnread(call: ContainedCall): void {
+  call.resumeUnread()
+}
+
+function finish(call: ContainedCall): void {
+  call.finish()
+}

@@ -1,0 +1,21 @@
+/** Flat: what the addon takes, `KEY=VALUE` joined by NUL. Ours is read at each start, since it can change at any time. */
+import { invalidValue } from './errors'
+import { nullByte } from './messages'
+
+export function flatten(env: NodeJS.ProcessEnv): string {
+  let flat = ''
+  // Own names are the quickest way through process.env (15 µs for 35 variables, for…in 25 µs). Of a user's
+  // object inherited ones count too, as in node:child_process.
+  if (env === process.env) for (const key of Object.getOwnPropertyNames(env)) flat = add(flat, key, env[key])
+  else for (const key in env) flat = add(flat, key, env[key])
+  return flat
+}
+
+function add(flat: string, key: string, value: string | undefined): string {
+  if (value === undefined) return flat
+  // `${}`: the values of a user's object need not be strings.
+  if (key.includes('\0') || `${value}`.includes('\0')) {
+    throw invalidValue(`options.env['${key}']`, nullByte(`${value}`), `${value}`)
+  }
+  return flat === '' ? `${key}=${value}` : `${flat}\0${key}=${value}`
+}

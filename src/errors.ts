@@ -1,0 +1,196 @@
+/** Errors are values with a stable code. Arguments that are wrong in themselves have Node's codes; the rest is HoldfastError. */
+import { statSync } from 'node:fs'
+import { getSystemErrorName } from 'node:util'
+import type { HoldfastError as Api, RunResult } from '../index'
+import * as messages from './messages'
+import type { CallEvent, Step } from './native'
+import { notices } from './notices'
+
+export const codes = {
+  /** Nothing ran: neither addon nor helper took the call. */
+  noHelper: 'ERR_HOLDFAST_NO_HELPER',
+  /** It cannot be known whether the command ran. */
+  unclear: 'ERR_HOLDFAST_UNCLEAR',
+  /** Part of the API, but not of this version. */
+  notSupported: 'ERR_HOLDFAST_NOT_SUPPORTED',
+  /** `check: true` and the result is not ok. */
+  check: 'ERR_HOLDFAST_CHECK',
+  /** `input` or `onOutput` failed, and the call was ended for it. */
+  consumer: 'ERR_HOLDFAST_CONSUMER',
+  /** As everywhere in Node. */
+  aborted: 'ABORT_ERR',
+} as const
+
+const E2BIG = 7
+const ENOTDIR = 20
+const ENOENT = 2
+const EACCES = 13
+const ENOEXEC = 8
+const EISDIR = 21
+/** What libuv says where the system gave no number. */
+const UNKNOWN = 4094
+
+interface Facts {
+  code?: string
+  errno?: number
+  syscall?: string
+  path?: string
+  spawnargs?: string[]
+  step?: NonNullable<Api['step']>
+  ran?: boolean | 'unclear'
+  result?: RunResult<string | Uint8Array>
+  notice?: string
+}
+
+const brand = Symbol.for('holdfast.error')
+
+export class HoldfastError extends Error implements Api {
+  /** Also true for an error of another copy of holdfast. */
+  static is(value: unknown): value is HoldfastError {
+    return typeof value === 'object' && value !== null && brand in value
+  }
+  declare readonly code: string
+  declare readonly errno?: number
+  declare readonly syscall?: string
+  declare readonly path?: string
+  declare readonly spawnargs?: string[]
+  declare readonly step?: NonNullable<Api['step']>
+  declare readonly ran: boolean | 'unclear'
+  declare readonly result?: RunResult<string | Uint8Array>
+  declare readonly notice?: string
+
+  constructor(message?: string, facts: Facts & ErrorOptions = {}) {
+    const { cause, ...rest } = facts
+    super(message, cause === undefined ? undefined : { cause })
+    Object.assign(this, { code: 'ERR_HOLDFAST', ran: false }, rest)
+  }
+  get [brand](): true {
+    return true
+  }
+}
+Object.defineProperty(HoldfastError.prototype, 'name', { value: 'HoldfastError', configurable: true, writable: true })
+
+// ---- arguments that are wrong in themselves
+const coded = <E extends Error>(error: E, code: string): E => Object.assign(error, { code })
+
+export const invalidType = (name: string, expected: string, value: unknown) =>
+  coded(new TypeError(messages.wrongType(name, expected, value)), 'ERR_INVALID_ARG_TYPE')
+export const invalidValue = (name: string, reason: string, value: unknown) =>
+  coded(new TypeError(messages.wrongValue(name, reason, value)), 'ERR_INVALID_ARG_VALUE')
+export const outOfRange = (name: string, range: string, value: unknown) =>
+  coded(new RangeError(messages.wrongRange(name, range, value)), 'ERR_OUT_OF_RANGE')
+export const unknownSignal = (value: unknown) =>
+  coded(new TypeError(messages.unknownSignal(value)), 'ERR_UNKNOWN_SIGNAL')
+export const notSupported = (what: string) =>
+  new HoldfastError(messages.notSupported(what), { code: codes.notSupported })
+
+// ---- what the system refuses
+/** What an error says about the command it is of. */
+export interface Named {
+  readonly file: string
+  readonly argv: readonly string[]
+}
+
+export function startError(
+  command: Named & { readonly env: string },
+  event: Extract<CallEvent, { kind: 'failed' }>,
+): HoldfastError {
+  const { step, errno, path } = event
+  const code = systemCode(errno)
+  return new HoldfastError(messages.startFailed(command.file, code, reasonOf(command, step, errno, path)), {
+    code,
+    errno: -errno,
+    path: path === '' ? command.file : path,
+    step,
+    ...spawnFacts(command),
+  })
+}
+
+function reasonOf(command: Named & { readonly env: string }, step: Step, errno: number, path: string): string {
+  const reasons = messages.START
+  switch (step) {
+    case 'cwd':
+      if (errno === ENOENT) return reasons.cwdMissing(path)
+      return errno === ENOTDIR ? reasons.cwdNotDirectory(path) : reasons.cwdOther(path)
+    case 'program': {
+      const program = path === '' ? command.file : path
+      if (errno === ENOENT || errno === ENOTDIR) return reasons.programMissing(program)
+      // execve(2) answers EACCES for both.
+      if (errno === EISDIR || (errno === EACCES && isDirectory(program))) return reasons.programDirectory(program)
+      if (errno === EACCES) return reasons.programNotExecutable(program)
+      return errno === ENOEXEC ? reasons.programFormat(program) : reasons.programOther(program)
+    }
+    case 'interpreter':
+      return reasons.interpreter(path === '' ? command.file : path)
+    case 'arguments': {
+      if (errno !== E2BIG) return reasons.arguments()
+      const { what, bytes } = longest(command.argv, command.env)
+      return reasons.tooLong(what, bytes)
+    }
+    default:
+      return reasons[step]()
+  }
+}
+
+function longest(argv: readonly string[], env: string): { what: string; bytes: number } {
+  let found = { what: '', bytes: -1 }
+  argv.forEach((argument, index) => {
+    const bytes = Buffer.byteLength(argument)
+    if (bytes > found.bytes) found = { what: messages.argumentName(index), bytes }
+  })
+  for (const pair of env.split('\0')) {
+    const bytes = Buffer.byteLength(pair)
+    if (bytes > found.bytes) found = { what: messages.variableName(pair.slice(0, pair.indexOf('='))), bytes }
+  }
+  return found
+}
+
+function isDirectory(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
+}
+
+const spawnFacts = (command: Named) => ({ syscall: `spawn ${command.file}`, spawnargs: command.argv.slice(1) })
+
+export function refusedError(command: Named, event: Extract<CallEvent, { kind: 'refused' }>): HoldfastError {
+  const errno = -(event.errno || UNKNOWN)
+  return event.unclear
+    ? new HoldfastError(messages.unclear(command.file, event.tried), {
+        code: codes.unclear,
+        errno,
+        path: command.file,
+        ran: 'unclear',
+        notice: notices.unclear,
+        ...spawnFacts(command),
+      })
+    : noHelper(command, event.tried, errno)
+}
+
+export const noHelper = (command: Named, tried: string, errno = -UNKNOWN) =>
+  new HoldfastError(messages.noHelper(command.file, tried), {
+    code: codes.noHelper,
+    errno,
+    path: command.file,
+    step: 'helper',
+    ...spawnFacts(command),
+  })
+
+/** @param result what there is of it, when the command had been started */
+export function abortError(signal: AbortSignal | undefined, result?: RunResult<string | Uint8Array>): HoldfastError {
+  const error = new HoldfastError(messages.aborted, {
+    code: codes.aborted,
+    cause: signal?.reason,
+    ran: result !== undefined,
+    ...(result && { result }),
+  })
+  return Object.defineProperty(error, 'name', { value: 'AbortError', configurable: true, writable: true })
+}
+
+export function systemCode(errno: number): string {
+  return getSystemErrorName(-(errno || UNKNOWN))
+}
+
+/** As Node's streams report it: `write EPIPE`. */
+export function systemError(syscall: string, errno: number): NodeJS.ErrnoException {
+  const code = systemCode(errno)
+  return Object.assign(new Error(`${syscall} ${code}`), { errno: -errno, code, syscall })
+}

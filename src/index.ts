@@ -1,0 +1,27 @@
+/** The public surface. index.d.ts at the root declares it; scripts/api.check.ts holds the two together. */
+import type * as api from '../index'
+import { endAll as endEvery, running as runningCalls } from './call'
+import { spawn as spawnContained } from './contained-process'
+import { notSupported } from './errors'
+import { native, open } from './reactor'
+import { run as runContained } from './run'
+
+export { capabilities, probe } from './capabilities'
+export { HoldfastError } from './errors'
+export { notices } from './notices'
+
+// The types of options and result depend on one another in ways that only the declaration can say.
+export const spawn = spawnContained as unknown as typeof api.spawn
+export const run = runContained as unknown as typeof api.run
+
+export const running: typeof api.running = runningCalls
+export const endAll: typeof api.endAll = endEvery
+
+export const resetHelper: typeof api.resetHelper = () => {
+  open()
+  native.resetHelper()
+}
+
+export const guard: typeof api.guard = async () => {
+  throw notSupported('guard()')
+}

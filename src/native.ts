@@ -1,0 +1,121 @@
+/**
+ * The addon's surface, as TypeScript sees it. The addon converts and holds no policy of its own: what a
+ * value means is decided in crates/core, what the user sees of it in this folder.
+ *
+ * Calls and pipes are small numbers, valid in the environment (main thread or worker) that got them.
+ * Nothing here throws for what the system refuses; a refusal is an event of the call.
+ */
+
+/** One place of the command's stdio: a code below, or a descriptor of the host (0 or more) to be inherited. */
+export const Place = { ignore: -1, pipe: -2, stdout: -3 } as const
+
+/** Bits of a readiness word: `word >> 2` is the call or pipe. */
+export const Ready = { readable: 1, writable: 2 } as const
+
+export type Step = 'cwd' | 'program' | 'interpreter' | 'arguments' | 'stdio' | 'limits' | 'credentials' | 'helper'
+
+export interface NativeProcessInfo {
+  pid: number
+  name: string
+}
+
+export type CallEvent =
+  /** The program was executed. */
+  | { kind: 'started' }
+  /** The command could not be started. Nothing of it ran. `path` is what the step was about (may be ''). */
+  | { kind: 'failed'; step: Step; errno: number; path: string }
+  /**
+   * No keeper took the call. `unclear` false: provably nothing ran. true: it cannot be known.
+   * `tried` says what was attempted, for the error message.
+   */
+  | { kind: 'refused'; unclear: boolean; errno: number; tried: string }
+  /**
+   * The command's first process ended. Exactly one of code and signal is 0 or more; both are -1 when the
+   * keeper was lost and the status is unknown. Times in milliseconds, maxRss in bytes.
+   */
+  | { kind: 'exited'; code: number; signal: number; userTime: number; systemTime: number; maxRss: number }
+  /** The keeper has taken the pipes of handOver(); the host's copies are closed. */
+  | { kind: 'taken' }
+  /** The last event of a call. The call's number is free afterwards. */
+  | {
+      kind: 'ended'
+      outcome: 'ended' | 'released' | 'unconfirmed' | 'survivors' | 'refused'
+      mechanism: 'subreaper' | 'group' | 'none'
+      by: 'keeper' | 'helper' | 'host'
+      reason: 'exit' | 'timeout' | 'end' | 'release' | 'host-gone' | 'keeper-gone' | 'not-started'
+      leftovers: NativeProcessInfo[]
+      leftoverCount: number
+      survivors: NativeProcessInfo[]
+      /** Milliseconds, fractions included. */
+      proofTime: number
+      /** Usage of everything reaped, for background 'keep' too. */
+      userTime: number
+      systemTime: number
+      maxRss: number
+    }
+
+export interface Native {
+  /** The version compiled into the addon; equals package.json's. */
+  version(): string
+  /** Once per environment, before anything else. `wake` is called on the loop when take() has words. */
+  attach(wake: () => void): void
+  /** The readiness words since the last take(): (call or pipe) * 4 + bits. */
+  take(): number[]
+  /**
+   * Starts a call. Does not wait for the keeper. Returns [call, ...one pipe per place, -1 where there is none].
+   * @param helper path of the helper executable
+   * @param file program; without a slash it is looked up in PATH of `env`
+   * @param args NUL-joined, argv[0] first
+   * @param env NUL-joined KEY=VALUE, '' for an empty environment
+   * @param cwd '' for the host's; a relative one is resolved against the host's
+   * @param stdio one number per place, see Place
+   * @param timeout milliseconds, 0 for none
+   * @param background 0 end, 1 keep
+   * @param uid -1 for the host's
+   */
+  start(
+    helper: string,
+    file: string,
+    args: string,
+    env: string,
+    cwd: string,
+    stdio: number[],
+    timeout: number,
+    killSignal: number,
+    grace: number,
+    background: number,
+    backgroundGrace: number,
+    uid: number,
+    gid: number,
+    bestEffort: boolean,
+  ): number[]
+  /** The command's pid. Waits at most 20 ms for it the first time; 0 when it is not known or the start failed. */
+  pid(call: number): number
+  /** What has arrived, oldest first. When everything was taken, arms the reactor for more. */
+  receive(call: number): CallEvent[]
+  /** True: handed to the keeper of a call that has not ended. `group`: the whole group instead of the first process. */
+  signal(call: number, signal: number, group: boolean): boolean
+  /**
+   * Starts the ladder: `signal` to everything, `grace` ms, SIGKILL. grace 0: SIGKILL at once. -1 for either: the
+   * call's own. False when the call has ended.
+   */
+  end(call: number, signal: number, grace: number): boolean
+  /** For background 'keep': gives the read ends to the keeper, which drains them. Answered by 'taken'. */
+  handOver(call: number, pipes: number[]): boolean
+  /**
+   * Non-blocking read(2). Bytes read, 0 at the end of file, or a negative errno. -EAGAIN (-11) has armed the
+   * reactor: a word with Ready.readable follows when it is worth trying again.
+   */
+  read(pipe: number, into: Uint8Array, offset: number, length: number): number
+  /** Non-blocking write(2), as read(). -EPIPE (-32) when nobody reads any more. */
+  write(pipe: number, from: Uint8Array, offset: number, length: number): number
+  /** shutdown(SHUT_WR) of a duplex place; for a plain pipe the same as close(). */
+  finish(pipe: number): void
+  close(pipe: number): void
+  /** The next call starts a new helper. */
+  resetHelper(): void
+  /** Replaces this process by another program: clears close-on-exec and O_NONBLOCK on 0 to 2, empties the signal mask. Returns only on failure, with the errno. */
+  execve(path: string, args: string[], env: string[]): number
+  /** Starts the helper if it is not running and returns '' or what is wrong. */
+  probe(helper: string): string
+}

@@ -1,0 +1,94 @@
+/**
+ * This environment's side of the addon's reactor. The addon says which calls and pipes are worth looking at
+ * (readiness words); who watches that number looks. Nothing is looked at before the first turn after its
+ * start, so that a burst of starts arms the reactor for all of them at once, and a start does not wait for it.
+ */
+import type { AsyncResource } from 'node:async_hooks'
+import { setImmediate, setInterval } from 'node:timers'
+import { type Native, Ready } from './native'
+import { type HelperFile, type Loaded, load } from './native-load'
+
+export interface Watcher {
+  /** What it calls runs in here (AsyncLocalStorage). */
+  readonly scope: AsyncResource
+  ready(bits: number): void
+}
+
+const watchers: (Watcher | undefined)[] = []
+let loaded: Loaded | undefined
+/** Set by the first open(); every caller holds a number that it got from the addon. */
+export let native: Native
+
+/** @throws HoldfastError when there is no addon */
+export function open(): HelperFile {
+  if (loaded === undefined) {
+    const found = load()
+    native = found.native
+    native.attach(wake)
+    loaded = found
+  }
+  return loaded.helper
+}
+
+export function watch(number: number, watcher: Watcher): void {
+  watchers[number] = watcher
+}
+
+export function unwatch(number: number): void {
+  watchers[number] = undefined
+}
+
+function wake(): void {
+  for (const word of native.take()) {
+    const watcher = watchers[word >> 2]
+    // A word may outlive its pipe or call, and reach the next one of that number: looking once too often is harmless.
+    if (watcher !== undefined) enter(watcher, watcher.ready, word & 3)
+  }
+}
+
+let fresh: Watcher[] = []
+
+/** Looks at a new call at the end of this turn. */
+export function lookSoon(watcher: Watcher): void {
+  if (fresh.push(watcher) === 1) setImmediate(lookNow)
+}
+
+function lookNow(): void {
+  const all = fresh
+  fresh = []
+  for (const watcher of all) enter(watcher, watcher.ready, Ready.readable)
+}
+
+/** Calls back in the call's scope. What a listener throws is uncaught, and nobody else's business. */
+export function enter<W extends { readonly scope: AsyncResource }, A extends unknown[]>(
+  watcher: W,
+  callback: (this: W, ...args: A) => unknown,
+  ...args: A
+): void {
+  try {
+    watcher.scope.runInAsyncScope(callback, watcher, ...args)
+  } catch (error) {
+    throwLater(error)
+  }
+}
+
+/** To `uncaughtException`, as if thrown by a callback of its own. */
+export function throwLater(error: unknown): void {
+  process.nextTick(rethrow, error)
+}
+
+function rethrow(error: unknown): never {
+  throw error
+}
+
+// The loop is kept alive by one timer for all calls. Made here, so that it belongs to no call's async context.
+const keepAlive = setInterval(() => {}, 2 ** 31 - 1).unref()
+let holders = 0
+
+export function hold(): void {
+  if (holders++ === 0) keepAlive.ref()
+}
+
+export function letGo(): void {
+  if (--holders === 0) keepAlive.unref()
+}

@@ -1,0 +1,305 @@
+/** run(): one call, its whole output, one result. It reads the pipes itself, without streams in between. */
+import { finished, type Readable } from 'node:stream'
+import type { EndReport, RunOptions, RunResult } from '../index'
+import { Call, viewOf } from './call'
+import { type Command, commandOf, placesOf, splitArguments } from './command'
+import { abortError, codes, HoldfastError, invalidType, invalidValue, outOfRange } from './errors'
+import * as messages from './messages'
+import { Place } from './native'
+import { notices } from './notices'
+import { longestOutput, Output } from './output'
+import { AFTER_THE_END, HELD_BY_KERNEL, lent, type Pipe, Reader, type Sink, Writer } from './pipe'
+import { PipeWritable } from './streams'
+
+const MAX_OUTPUT = 64 * 1024 * 1024
+
+type Result = RunResult<string | Uint8Array>
+type Consumer = NonNullable<RunOptions['onOutput']>
+interface Wishes {
+  readonly input: string | Uint8Array | Readable | undefined
+  readonly encoding: BufferEncoding | 'buffer'
+  /** undefined: the default, and more than that is not ok. */
+  readonly maxOutput: number | undefined
+  readonly check: boolean
+  readonly onOutput: Consumer | undefined
+}
+
+/** @see the declaration in index.d.ts */
+export function run(file: string, second?: unknown, third?: unknown): Promise<Result> {
+  // What is thrown in here rejects.
+  return new Promise((resolve, reject) => {
+    const { args, options } = splitArguments(second, third)
+    const wishes = wishesOf(options as RunOptions)
+    new RunCall(commandOf(file, args, options, runPlaces(options.stdio, wishes)), wishes, { resolve, reject })
+  })
+}
+
+function wishesOf({ input, encoding = 'utf8', maxOutput, check = false, onOutput }: RunOptions): Wishes {
+  if (input !== undefined && typeof input !== 'string' && !(input instanceof Uint8Array) && !isReadable(input)) {
+    throw invalidType('options.input', 'a string, a Uint8Array or a Readable', input)
+  }
+  if (encoding !== 'buffer' && !Buffer.isEncoding(encoding)) {
+    throw invalidValue('options.encoding', "must be an encoding or 'buffer'", encoding)
+  }
+  if (maxOutput !== undefined && typeof maxOutput !== 'number') {
+    throw invalidType('options.maxOutput', 'of type number', maxOutput)
+  }
+  if (maxOutput !== undefined && !(maxOutput >= 0)) throw outOfRange('options.maxOutput', 'at least 0', maxOutput)
+  if (onOutput !== undefined && typeof onOutput !== 'function') {
+    throw invalidType('options.onOutput', 'a function', onOutput)
+  }
+  return { input, encoding: encoding.toLowerCase() as typeof encoding, maxOutput, check, onOutput }
+}
+
+function isReadable(value: unknown): value is Readable {
+  return typeof (value as Partial<Readable> | null)?.pipe === 'function'
+}
+
+/** stdin is a pipe with `input` only: without it nobody would write to it, or end it. */
+function runPlaces(stdio: unknown, { input }: Wishes): number[] {
+  const places = placesOf(stdio)
+  if (input === undefined) {
+    if (places[0] === Place.pipe) places[0] = Place.ignore
+  } else if (places[0] !== Place.pipe) {
+    throw invalidValue('options.stdio', "must have 'pipe' in the first place for the option 'input'", stdio)
+  }
+  return places
+}
+
+interface Settle {
+  resolve(result: Result): void
+  reject(error: unknown): void
+}
+
+class RunCall extends Call {
+  private readonly began = performance.now()
+  private readonly collectors: Collector[] = []
+  private stopInput: (() => void) | undefined
+  private exitCode: number | null = null
+  private exitSignal: NodeJS.Signals | null = null
+  private isHandedOver = false
+  private isSettled = false
+  private lastReport: EndReport | undefined
+  private consumerError: HoldfastError | undefined
+
+  constructor(
+    command: Command,
+    readonly wishes: Wishes,
+    private readonly outcome: Settle,
+  ) {
+    super(command)
+    this.start()
+    for (const place of this.piped()) {
+      const pipe = this.pipe(place)
+      if (pipe === undefined) continue
+      if (place === 0) this.feed(pipe)
+      else this.collectors.push(new Collector(this, pipe, place))
+    }
+  }
+
+  // ---- what happens
+  protected onStarted(): void {}
+
+  protected onFailed(): void {
+    this.stopInput?.()
+  }
+
+  protected onExited(code: number | null, signal: NodeJS.Signals | null): void {
+    this.exitCode = code
+    this.exitSignal = signal
+    this.stopInput?.()
+    if (this.command.keep) this.conclude(HELD_BY_KERNEL)
+  }
+
+  protected onTaken(): void {
+    // Whoever awaits the result has no unref(): what was kept may not keep the host.
+    this.unref()
+    this.finish(keptReport)
+  }
+
+  protected onEnded(report: EndReport): void {
+    this.lastReport = report
+    this.conclude(report.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL)
+  }
+
+  // ---- what follows from it
+  private conclude(most: number): void {
+    for (const collector of this.collectors) collector.reader.conclude(most, false)
+    this.collected()
+  }
+
+  /** Called whenever a collector is done; goes on when all of them are, and the command is. */
+  collected(): void {
+    if (!this.collectors.every((collector) => collector.isDone)) return
+    if (this.lastReport !== undefined) {
+      this.closePipes()
+      this.settle(this.lastReport)
+      this.finish(this.lastReport)
+    } else if (this.phase === 'exited' && this.command.keep && !this.isHandedOver) {
+      this.isHandedOver = true
+      this.handOver()
+    }
+  }
+
+  private finish(report: EndReport): void {
+    if (this.isSettled) return
+    this.isSettled = true
+    try {
+      this.outcome.resolve(this.resultOrThrow(report))
+    } catch (error) {
+      this.outcome.reject(error)
+    }
+  }
+
+  private resultOrThrow(report: EndReport): Result {
+    if (this.error !== undefined) throw this.error
+    const result = this.resultWith(report)
+    if (this.consumerError !== undefined) throw Object.assign(this.consumerError, { result })
+    if (result.ok || !this.wishes.check) return result
+    throw result.aborted ? abortError(this.command.signal, result) : this.checkError(result)
+  }
+
+  private resultWith(report: EndReport): Result {
+    const { encoding, maxOutput } = this.wishes
+    const [stdout, stderr] = [1, 2].map((place) => {
+      const output = this.collectors.find((collector) => collector.place === place)?.output ?? new Output(0)
+      return { text: output.result(encoding), dropped: output.dropped }
+    }) as [Collected, Collected]
+    const isCut = stdout.dropped + stderr.dropped > 0
+    const texts = [report.notice, isCut ? notices.cut : undefined]
+    return {
+      exitCode: this.exitCode,
+      signal: this.exitSignal,
+      stdout: stdout.text,
+      stderr: stderr.text,
+      dropped: { stdout: stdout.dropped, stderr: stderr.dropped },
+      ok: this.exitCode === 0 && report.reason === 'exit' && !(isCut && maxOutput === undefined),
+      timedOut: report.reason === 'timeout',
+      idleTimedOut: report.reason === 'idle',
+      aborted: report.reason === 'abort',
+      duration: performance.now() - this.began,
+      usage: this.usage,
+      report,
+      ...(report === keptReport && { kept: viewOf(this) }),
+      notices: texts.filter((text) => text !== undefined),
+    }
+  }
+
+  private checkError(result: Result): HoldfastError {
+    const { file, timeout } = this.command
+    let message: string
+    if (result.timedOut) message = messages.checkTimeout(file, timeout)
+    else if (result.signal !== null) message = messages.checkSignal(file, result.signal)
+    else if (result.exitCode === null) message = messages.checkUnknown(file)
+    else if (result.exitCode !== 0) message = messages.checkExit(file, result.exitCode)
+    else if (result.report.reason !== 'exit') message = messages.checkEnded(file)
+    else message = messages.checkCut(file, MAX_OUTPUT)
+    return new HoldfastError(message, { code: codes.check, ran: true, result })
+  }
+
+  /** `input` or `onOutput` failed: nobody is left whom the rest would serve. */
+  consumerFailed(what: 'input' | 'onOutput', cause: unknown): void {
+    if (this.consumerError !== undefined) return
+    const message = messages.consumerFailed(this.command.file, what)
+    this.consumerError = new HoldfastError(message, { code: codes.consumer, cause, ran: true })
+    // `ended` never rejects; what comes of it is this call's result.
+    void this.end()
+  }
+
+  get hasFailed(): boolean {
+    return this.consumerError !== undefined
+  }
+
+  // ---- input
+  /** A command that leaves without reading it all (EPIPE) is no error. */
+  private feed(pipe: Pipe): void {
+    const { input } = this.wishes
+    if (isReadable(input)) {
+      this.feedFrom(input, new PipeWritable(pipe, { streamClosed() {} }))
+    } else {
+      const bytes = typeof input === 'string' ? Buffer.from(input) : (input as Uint8Array)
+      this.stopInput = () => pipe.close()
+      new Writer(pipe).write(bytes, this.stopInput)
+    }
+  }
+
+  private feedFrom(input: Readable, stdin: PipeWritable): void {
+    stdin.on('error', () => {})
+    input.pipe(stdin)
+    const forget = finished(input, { writable: false }, (error) => {
+      if (error) this.consumerFailed('input', error)
+      else stdin.end()
+    })
+    this.stopInput = () => {
+      forget()
+      input.unpipe(stdin)
+      stdin.destroy()
+    }
+  }
+}
+
+interface Collected {
+  readonly text: string | Uint8Array
+  readonly dropped: number
+}
+
+/** What runs on has proven nothing yet. */
+const keptReport: EndReport = Object.freeze({
+  outcome: 'kept',
+  mechanism: 'none',
+  by: 'host',
+  reason: 'exit',
+  leftovers: [],
+  leftoverCount: 0,
+  released: [],
+  survivors: [],
+  proofTime: 0,
+})
+
+/** Reads one pipe for run(). */
+class Collector implements Sink {
+  isDone = false
+  readonly reader: Reader
+  readonly output: Output
+
+  constructor(
+    private readonly call: RunCall,
+    pipe: Pipe,
+    readonly place: number,
+  ) {
+    const { maxOutput = MAX_OUTPUT, encoding } = call.wishes
+    // Places from 3 on are in no result: they are read so that nobody blocks on them.
+    this.output = new Output(place < 3 ? Math.min(maxOutput, longestOutput(encoding)) : 0)
+    this.reader = new Reader(pipe, this)
+    this.reader.more()
+  }
+
+  received(length: number): boolean {
+    const bytes = lent(length)
+    this.output.add(bytes)
+    const { onOutput } = this.call.wishes
+    if (onOutput === undefined || this.place > 2 || this.call.hasFailed) return true
+    try {
+      const consumed = onOutput({ stream: this.place === 1 ? 'stdout' : 'stderr', data: Buffer.from(bytes) })
+      if (!consumed) return true
+      consumed.then(
+        () => this.reader.more(),
+        (error) => this.failed(error),
+      )
+      return false
+    } catch (error) {
+      this.failed(error)
+      return true
+    }
+  }
+
+  private failed(error: unknown): void {
+    this.call.consumerFailed('onOutput', error)
+    this.reader.more()
+  }
+
+  finished(): void {
+    this.isDone = true
+    this.call.collected()
+  }
+}

@@ -1,0 +1,187 @@
+/** Node streams over pipes. */
+import { Duplex, Readable, Writable } from 'node:stream'
+import { systemError } from './errors'
+import { kept, type Pipe, Reader, type Sink, Writer } from './pipe'
+
+const ECONNRESET = 104
+const SIZE = 64 * 1024
+
+/** The call that shows the stream to its user. */
+export interface StreamOwner {
+  /** A stream over a pipe has closed it. */
+  streamClosed(stream: PipeStream): void
+}
+
+export type PipeStream = PipeReadable | PipeWritable | PipeDuplex
+
+type Done = (error?: Error | null) => void
+
+/** `pipe` undefined: of a call that has ended, or never started. */
+export class PipeReadable extends Readable implements Sink {
+  private readonly hostEnd: Pipe | undefined
+  private readonly reader: Reader | undefined
+
+  constructor(
+    pipe: Pipe | undefined,
+    private readonly owner: StreamOwner,
+  ) {
+    super({ highWaterMark: SIZE })
+    this.hostEnd = pipe
+    if (pipe === undefined) this.push(null)
+    else this.reader = new Reader(pipe, this)
+  }
+
+  override _read(): void {
+    this.reader?.more()
+  }
+
+  received(length: number): boolean {
+    return this.push(kept(length))
+  }
+
+  finished(errno: number): void {
+    endOrFail(this, errno)
+  }
+
+  /** Takes what the kernel holds, wanted or not; a paused stream holds it. */
+  conclude(most: number): void {
+    this.reader?.conclude(most, true)
+  }
+
+  override _destroy(error: Error | null, done: Done): void {
+    closed(this, this.hostEnd, this.owner, error, done)
+  }
+
+  /** The call keeps the loop alive, its streams do not. */
+  ref(): this {
+    return this
+  }
+
+  unref(): this {
+    return this
+  }
+}
+
+export class PipeWritable extends Writable {
+  private readonly hostEnd: Pipe | undefined
+  private readonly writer: Writer | undefined
+
+  constructor(
+    pipe: Pipe | undefined,
+    private readonly owner: StreamOwner,
+  ) {
+    super()
+    this.hostEnd = pipe
+    if (pipe === undefined) this.destroy()
+    else this.writer = new Writer(pipe)
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
+    this.writer?.write(chunk, done)
+  }
+
+  override _writev(chunks: { chunk: Buffer }[], done: Done): void {
+    this.writer?.write(Buffer.concat(chunks.map(({ chunk }) => chunk)), done)
+  }
+
+  override _final(done: Done): void {
+    this.hostEnd?.close()
+    done()
+  }
+
+  /** Nobody reads any more. */
+  conclude(): void {
+    this.destroy()
+  }
+
+  override _destroy(error: Error | null, done: Done): void {
+    this.writer?.abandon(error)
+    closed(this, this.hostEnd, this.owner, error, done)
+  }
+
+  ref(): this {
+    return this
+  }
+
+  unref(): this {
+    return this
+  }
+}
+
+/** Places from 3 on. */
+export class PipeDuplex extends Duplex implements Sink {
+  private readonly hostEnd: Pipe | undefined
+  private readonly reader: Reader | undefined
+  private readonly writer: Writer | undefined
+
+  constructor(
+    pipe: Pipe | undefined,
+    private readonly owner: StreamOwner,
+  ) {
+    super({ highWaterMark: SIZE, allowHalfOpen: false })
+    this.hostEnd = pipe
+    if (pipe === undefined) {
+      this.push(null)
+    } else {
+      this.reader = new Reader(pipe, this)
+      this.writer = new Writer(pipe)
+    }
+  }
+
+  override _read(): void {
+    this.reader?.more()
+  }
+
+  received(length: number): boolean {
+    return this.push(kept(length))
+  }
+
+  finished(errno: number): void {
+    endOrFail(this, errno)
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
+    if (this.writer === undefined) done()
+    else this.writer.write(chunk, done)
+  }
+
+  override _final(done: Done): void {
+    this.hostEnd?.finishWriting()
+    done()
+  }
+
+  conclude(most: number): void {
+    this.reader?.conclude(most, true)
+    this.writer?.stop()
+  }
+
+  override _destroy(error: Error | null, done: Done): void {
+    this.writer?.abandon(error)
+    closed(this, this.hostEnd, this.owner, error, done)
+  }
+
+  ref(): this {
+    return this
+  }
+
+  unref(): this {
+    return this
+  }
+}
+
+function endOrFail(stream: Pick<PipeReadable | PipeDuplex, 'push' | 'destroy'>, errno: number): void {
+  // A reset is the end of a socket pair that had unread bytes in the other direction.
+  if (errno === 0 || errno === ECONNRESET) stream.push(null)
+  else stream.destroy(systemError('read', errno))
+}
+
+function closed(stream: PipeStream, pipe: Pipe | undefined, owner: StreamOwner, error: Error | null, done: Done): void {
+  pipe?.close()
+  done(error)
+  // After the stream's own `close`, which done() put into this queue.
+  if (pipe !== undefined) process.nextTick(streamClosed, owner, stream)
+}
+
+function streamClosed(owner: StreamOwner, stream: PipeStream): void {
+  owner.streamClosed(stream)
+}
