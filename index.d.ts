@@ -44,11 +44,14 @@ export function spawn(
   options?: SpawnOptions | PtySpawnOptions,
 ): ContainedProcess
 
-type ResultOf<O> = O extends { encoding: infer X }
-  ? 'buffer' extends X
-    ? X extends 'buffer'
-      ? RunResult<Uint8Array>
-      : RunResult<string | Uint8Array>
+/** Options whose encoding is known only at run time (a variable of type RunOptions) may give either. */
+type ResultOf<O> = O extends { encoding?: infer X }
+  ? 'encoding' extends keyof O
+    ? 'buffer' extends X
+      ? X extends 'buffer'
+        ? RunResult<Uint8Array>
+        : RunResult<string | Uint8Array>
+      : RunResult
     : RunResult
   : RunResult
 /**
@@ -63,9 +66,12 @@ type ResultOf<O> = O extends { encoding: infer X }
 export function run<const O extends RunOptions = {}>(
   file: string,
   args?: readonly string[],
-  options?: O,
+  options?: O & Pick<RunOptions, 'onOutput'>,
 ): Promise<ResultOf<O>>
-export function run<const O extends RunOptions = {}>(file: string, options?: O): Promise<ResultOf<O>>
+export function run<const O extends RunOptions = {}>(
+  file: string,
+  options?: O & Pick<RunOptions, 'onOutput'>,
+): Promise<ResultOf<O>>
 
 /** A pseudo-terminal instead of pipes: excludes `stdio`. Not yet: refused. */
 export interface PtySpawnOptions extends Omit<SpawnOptions, 'stdio' | 'pty'> {
@@ -240,7 +246,8 @@ export interface ContainedProcess<
   killGroup(signal?: NodeJS.Signals | number): boolean
   /**
    * Ends everything the call started. Idempotent, valid in every state; a later call with options can only shorten what
-   * an earlier one began. Defaults: the call's own `killSignal` and `grace`. Throws only for wrong options.
+   * an earlier one began. Keeps the event loop alive until then. Defaults: the call's own `killSignal` and `grace`. Throws
+   * only for wrong options.
    */
   end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
   /** Lets everything the call started run on for good. (unref() does not release.) Not yet: rejects. */

@@ -10,6 +10,7 @@ import { threadId } from 'node:worker_threads'
 import type { EndReport, RunningCall } from '../index'
 import { unwatchSignal, watchSignal } from './abort'
 import { type Command, milliseconds, signalName, signalOption } from './command'
+import { readable } from './environment'
 import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError } from './errors'
 import { type CallEvent, Place } from './native'
 import { notices } from './notices'
@@ -42,6 +43,9 @@ export abstract class Call extends AsyncResource implements Watcher {
   usage: Usage = { userTime: 0, systemTime: 0, maxRss: 0 }
   protected error: HoldfastError | undefined
 
+  /** Places with a pipe. */
+  protected readonly piped: readonly number[]
+
   private readonly serial = ++serial
   private number = -1
   private numbers: readonly number[] = []
@@ -55,6 +59,10 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   protected constructor(readonly command: Command) {
     super('HOLDFAST', { requireManualDestroy: true })
+    const piped: number[] = []
+    for (let place = 0; place < command.stdio.length; place++)
+      if (command.stdio[place] === Place.pipe) piped.push(place)
+    this.piped = piped
   }
 
   // ---- what happens to it
@@ -76,27 +84,28 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   /** Starts it. Does not throw: what goes wrong is reported on a later tick. */
   protected start(): void {
-    const refusal = this.refusal()
+    const refusal = this.startOrRefuse()
     if (refusal !== undefined) process.nextTick(enter, this, this.refused, refusal)
-    else this.startNatively()
   }
 
-  private refusal(): HoldfastError | undefined {
+  private startOrRefuse(): HoldfastError | undefined {
     const { command } = this
     if (command.signal?.aborted) return abortError(command.signal)
     try {
-      const { problem } = open()
+      const helper = open()
       // Without a helper the addon can still run it uncontained, and says so in its report.
-      return problem === '' || command.bestEffort ? undefined : noHelper(command, problem)
+      if (helper.problem !== '' && !command.bestEffort) return noHelper(command, helper.problem)
+      this.startWith(helper.path)
+      return undefined
     } catch (error) {
       return noHelper(command, (error as Error).message)
     }
   }
 
-  private startNatively(): void {
+  private startWith(helper: string): void {
     const { command } = this
     this.numbers = native.start(
-      open().path,
+      helper,
       command.file,
       command.argv.join('\0'),
       command.env,
@@ -147,10 +156,10 @@ export abstract class Call extends AsyncResource implements Watcher {
         this.phase = 'running'
         this.knownPid = native.pid(this.number)
         this.onStarted()
-        for (const pipe of this.pipes) pipe?.ready(~0)
+        for (const pipe of this.pipes) pipe?.begin()
         break
       case 'failed':
-        this.fail(startError(this.command, event))
+        this.fail(startError({ ...this.command, env: readable(this.command.env) }, event))
         break
       case 'refused':
         this.fail(refusedError(this.command, event))
@@ -167,10 +176,17 @@ export abstract class Call extends AsyncResource implements Watcher {
         this.onTaken()
         break
       case 'ended':
+        // Whatever became of the keeper, a command that was not refused has an exit.
+        if (this.phase !== 'exited' && this.error === undefined) this.lost()
         this.usage = usageOf(event)
         unwatch(this.number)
         this.over(this.reportOf(event))
     }
+  }
+
+  private lost(): void {
+    this.phase = 'over'
+    this.onExited(null, null)
   }
 
   private fail(error: HoldfastError): void {
@@ -219,15 +235,11 @@ export abstract class Call extends AsyncResource implements Watcher {
     return pipe
   }
 
-  /** Places with a pipe of the host's own. */
-  protected *piped(): Generator<number> {
-    for (const [place, kind] of this.command.stdio.entries()) if (kind === Place.pipe) yield place
-  }
-
   /** Gives what is open of places 1 and up to the keeper; onTaken() or onEnded() follows. */
   protected handOver(): void {
+    if (this.phase === 'over') return
     const handed: number[] = []
-    for (const place of this.piped()) {
+    for (const place of this.piped) {
       const pipe = this.pipe(place)
       if (place === 0 || pipe === undefined) continue
       pipe.handedOver = true
@@ -238,7 +250,7 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   /** Everything that is still open, whether or not the keeper was to have it. */
   protected closePipes(): void {
-    for (const place of this.piped()) {
+    for (const place of this.piped) {
       const pipe = this.pipe(place)
       if (pipe === undefined) continue
       pipe.handedOver = false
@@ -271,6 +283,7 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   /** All was delivered. */
   protected settle(report: EndReport): void {
+    if (this.report !== undefined) return
     this.report = report
     this.resolve?.(report)
     this.emitDestroy()
@@ -289,6 +302,8 @@ export abstract class Call extends AsyncResource implements Watcher {
       this.endedBy ??= 'end'
       native.end(this.number, signal, grace)
     }
+    // It is awaited, also where the call itself was not to keep the loop alive.
+    this.ref()
     return this.ended
   }
 

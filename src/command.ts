@@ -1,7 +1,7 @@
 /** From the arguments of spawn() and run() to what the addon takes. Throws what node:child_process throws. */
 import { constants } from 'node:os'
 import { fileURLToPath } from 'node:url'
-import { flatten } from './environment'
+import { environmentOf } from './environment'
 import { invalidType, invalidValue, notSupported, outOfRange, unknownSignal } from './errors'
 import { nullByte } from './messages'
 import { Place } from './native'
@@ -52,7 +52,9 @@ export function commandOf(file: unknown, args: readonly unknown[], options: Valu
   return {
     file: options.shell ? (argv[0] as string) : (file as string),
     argv: options.argv0 === undefined ? argv : [text('options.argv0', options.argv0), ...argv.slice(1)],
-    env: flatten(options.env === undefined ? process.env : (object('options.env', options.env) as NodeJS.ProcessEnv)),
+    env: environmentOf(
+      options.env === undefined ? process.env : (object('options.env', options.env) as NodeJS.ProcessEnv),
+    ),
     cwd: directory(options.cwd),
     stdio,
     timeout: milliseconds('timeout', options.timeout, 0),

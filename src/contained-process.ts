@@ -23,11 +23,13 @@ export function spawn(file: string, second?: unknown, third?: unknown): Containe
 /** The call behind it: a symbol and not a #name, so that it is found through a proxy as well. */
 const behind = Symbol('holdfast.call')
 
-export class ContainedProcess extends EventEmitter {
+/** But for `stdio` (as long as there are places) and the listeners' types, which only a declaration can have. */
+type Shape = Omit<api.ContainedProcess, 'stdio' | keyof EventEmitter>
+
+export class ContainedProcess extends EventEmitter implements Shape {
   readonly spawnfile: string
   readonly spawnargs: string[]
   readonly connected = false
-  readonly channel = undefined
   exitCode: number | null = null
   signalCode: NodeJS.Signals | null = null
   killed = false
@@ -109,7 +111,7 @@ class ContainedCall extends Call implements StreamOwner {
   private readonly streams: (PipeStream | undefined)[] = []
   private readonly finished: boolean[] = []
   /** Places with a pipe that has not been closed. */
-  private openPlaces = 0
+  private openPlaces: number
   /** Between handOver() and its answer. */
   private isHandingOver = false
   private isClosed = false
@@ -121,7 +123,7 @@ class ContainedCall extends Call implements StreamOwner {
     private readonly child: ContainedProcess,
   ) {
     super(command)
-    for (const place of command.stdio) if (place === Place.pipe) this.openPlaces++
+    this.openPlaces = this.piped.length
     this.start()
   }
 
@@ -199,7 +201,7 @@ class ContainedCall extends Call implements StreamOwner {
   }
 
   private dropUntouched(): void {
-    for (const place of this.piped()) if (this.streams[place] === undefined) this.drop(place)
+    for (const place of this.piped) if (this.streams[place] === undefined) this.drop(place)
   }
 
   private drop(place: number): void {
@@ -209,7 +211,7 @@ class ContainedCall extends Call implements StreamOwner {
 
   /** A stream that nobody reads would keep `close` back, and what is left of the call busy writing. */
   resumeUnread(): void {
-    for (const place of this.piped()) {
+    for (const place of this.piped) {
       // What was handed over, or has ended, needs no reader.
       const stream = this.command.keep || this.phase !== 'exited' ? this.streams[place] : this.stream(place)
       if (stream && 'readableFlowing' in stream && stream.readableFlowing === null) stream.resume()

@@ -9,6 +9,9 @@
 /** One place of the command's stdio: a code below, or a descriptor of the host (0 or more) to be inherited. */
 export const Place = { ignore: -1, pipe: -2, stdout: -3 } as const
 
+/** In place of an environment: the process's own, read by the addon at the call. Only where `ownEnvironment` says so. */
+export const OWN_ENVIRONMENT = '\0'
+
 /** Bits of a readiness word: `word >> 2` is the call or pipe. */
 export const Ready = { readable: 1, writable: 2 } as const
 
@@ -66,7 +69,7 @@ export interface Native {
    * @param helper path of the helper executable
    * @param file program; without a slash it is looked up in PATH of `env`
    * @param args NUL-joined, argv[0] first
-   * @param env NUL-joined KEY=VALUE, '' for an empty environment
+   * @param env NUL-joined KEY=VALUE, '' for an empty environment, or OWN_ENVIRONMENT
    * @param cwd '' for the host's; a relative one is resolved against the host's
    * @param stdio one number per place, see Place
    * @param timeout milliseconds, 0 for none

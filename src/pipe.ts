@@ -117,7 +117,7 @@ export class Reader {
   /** The sink wants more. */
   more(): void {
     this.wanting = true
-    if (this.pipe.scope.begun) this.pull()
+    this.pull()
   }
 
   /** The command has started, the pipe is readable, or a deferred turn has come. */
@@ -136,15 +136,19 @@ export class Reader {
     this.pull()
   }
 
+  private get concluding(): boolean {
+    return this.most !== Number.POSITIVE_INFINITY
+  }
+
   private pull(): void {
+    if (!this.pipe.scope.begun && !this.concluding) return
     // A sink that asks from within received() goes on in the loop below, so that chunks stay in order.
     if (this.pulling) return
     this.pulling = true
     while (!this.over && (this.wanting || this.unasked)) {
-      const concluding = this.most !== Number.POSITIVE_INFINITY
       if (!this.pipe.open || this.most <= 0) {
         this.finish(0)
-      } else if (this.reads >= READS_IN_A_TURN && !concluding) {
+      } else if (this.reads >= READS_IN_A_TURN && !this.concluding) {
         this.defer()
         break
       } else {
@@ -156,7 +160,7 @@ export class Reader {
         } else if (length !== -EAGAIN) {
           if (this.pipe.writer === undefined) this.pipe.close()
           this.finish(-length)
-        } else if (concluding) {
+        } else if (this.concluding) {
           this.finish(0)
         } else {
           break // The addon says when to try again.

@@ -16,7 +16,7 @@ export interface Watcher {
 
 const watchers: (Watcher | undefined)[] = []
 let loaded: Loaded | undefined
-/** Set by the first open(); every caller holds a number that it got from the addon. */
+/** Set by the first open(); whoever holds a number has it. */
 export let native: Native
 
 /** @throws HoldfastError when there is no addon */

@@ -89,7 +89,7 @@ class RunCall extends Call {
   ) {
     super(command)
     this.start()
-    for (const place of this.piped()) {
+    for (const place of this.piped) {
       const pipe = this.pipe(place)
       if (pipe === undefined) continue
       if (place === 0) this.feed(pipe)

@@ -9,16 +9,19 @@
 //!
 //! Passes are driven by SIGCHLD: a dying process hands over its children before it tells its parent.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 use holdfast_wire::{Exit, MAX_NAMED, ProcessInfo, Usage};
 
-use crate::sys::{self, Group, Kill, Look, Pid};
+use crate::sys::{self, ChildrenFile, Group, Kill, Look, Pid};
 
 /// What is below this process.
 #[derive(Default)]
 pub struct Brood {
+    /// The list of our children. A keeper hands it from call to call.
+    pub table: RefCell<ChildrenFile>,
     /// Children that are not of the brood: a spawn helper's living keepers.
     pub outsiders: BTreeSet<Pid>,
     /// The call's own processes, which no report names: the command's first one and the pin.
@@ -47,7 +50,7 @@ pub enum Left {
 impl Brood {
     /// The children that count, alive or not. `None`: the process table cannot be read.
     fn children(&self) -> Option<Vec<Pid>> {
-        let mut list = sys::own_children()?;
+        let mut list = sys::own_children(&mut self.table.borrow_mut())?;
         list.retain(|pid| !self.outsiders.contains(pid));
         Some(list)
     }
@@ -64,8 +67,17 @@ impl Brood {
     pub fn names(&self) -> Vec<ProcessInfo> {
         let children = self.live(false);
         let deeper = sys::descendants(&children).into_iter().map(|(pid, _)| pid);
-        let all = children.iter().copied().chain(deeper).filter(|pid| !self.own.contains(pid));
-        all.take(MAX_NAMED).map(|pid| ProcessInfo { pid: pid.raw(), name: sys::name(pid) }).collect()
+        let all = children
+            .iter()
+            .copied()
+            .chain(deeper)
+            .filter(|pid| !self.own.contains(pid));
+        all.take(MAX_NAMED)
+            .map(|pid| ProcessInfo {
+                pid: pid.raw(),
+                name: sys::name(pid),
+            })
+            .collect()
     }
 
     /// Signals everything once: the group by its pin, the rest one by one. Stopped processes are woken, so that
@@ -87,7 +99,8 @@ impl Brood {
 
     /// Whether nothing is alive below. Takes nothing away.
     pub fn is_settled(&self) -> bool {
-        self.children().is_some_and(|list| list.iter().all(|&pid| sys::look(pid) != Look::Live))
+        self.children()
+            .is_some_and(|list| list.iter().all(|&pid| sys::look(pid) != Look::Live))
     }
 
     /// Reaps the zombies that are not the call's own, while the call goes on. Whether nothing is alive below.
@@ -95,7 +108,9 @@ impl Brood {
         let mut settled = true;
         let Some(list) = self.children() else {
             // Without a table the first zombie hides the others until the end.
-            while let Ok(Some(pid)) = sys::peek_any() && !self.own.contains(&pid) {
+            while let Ok(Some(pid)) = sys::peek_any()
+                && !self.own.contains(&pid)
+            {
                 self.reap_one(pid);
             }
             return false;
@@ -112,7 +127,11 @@ impl Brood {
 
     /// Reaps every zombie.
     pub fn reap(&mut self) -> Left {
-        if self.outsiders.is_empty() { self.reap_everything() } else { self.reap_listed() }
+        if self.outsiders.is_empty() {
+            self.reap_everything()
+        } else {
+            self.reap_listed()
+        }
     }
 
     fn reap_everything(&mut self) -> Left {
@@ -167,7 +186,10 @@ impl Brood {
         if self.recording {
             self.leftover_count += 1;
             if let Some(name) = name {
-                self.leftovers.push(ProcessInfo { pid: reaped.pid.raw(), name });
+                self.leftovers.push(ProcessInfo {
+                    pid: reaped.pid.raw(),
+                    name,
+                });
             }
         }
     }
@@ -198,7 +220,12 @@ pub struct Killing {
 impl Killing {
     /// Begins; nothing is signalled before [`advance`](Killing::advance).
     pub fn new(deadline: Instant) -> Killing {
-        Killing { since: Instant::now(), deadline, awaited: Vec::new(), passes: 0 }
+        Killing {
+            since: Instant::now(),
+            deadline,
+            awaited: Vec::new(),
+            passes: 0,
+        }
     }
 
     /// Goes as far as it gets without waiting.
@@ -223,7 +250,11 @@ impl Killing {
                 group.signal(libc::SIGKILL);
             }
             // In the first pass the group and the children; whoever is deeper moves up or is found in the next.
-            let deeper = if self.passes > 1 { sys::descendants(&live) } else { Vec::new() };
+            let deeper = if self.passes > 1 {
+                sys::descendants(&live)
+            } else {
+                Vec::new()
+            };
             let mut denied = false;
             for &pid in &live {
                 match sys::kill_child(pid, libc::SIGKILL) {

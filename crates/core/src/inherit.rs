@@ -14,8 +14,12 @@ pub fn named(env: &[String]) -> Vec<i32> {
             }
             Some(("MAKEFLAGS", flags)) => {
                 for flag in flags.split_ascii_whitespace() {
-                    let pair = flag.strip_prefix("--jobserver-auth=").or_else(|| flag.strip_prefix("--jobserver-fds="));
-                    pair.into_iter().flat_map(|pair| pair.split(',')).for_each(&mut add);
+                    let pair = flag
+                        .strip_prefix("--jobserver-auth=")
+                        .or_else(|| flag.strip_prefix("--jobserver-fds="));
+                    pair.into_iter()
+                        .flat_map(|pair| pair.split(','))
+                        .for_each(&mut add);
                 }
             }
             _ => (),
@@ -30,9 +34,19 @@ mod tests {
 
     #[test]
     fn names_of_descriptors_and_nothing_else() {
-        let env = ["NODE_CHANNEL_FD=7", "LISTEN_FDS=2", "MAKEFLAGS=w -j4 --jobserver-auth=8,9", "LISTEN_PID=12"];
+        let env = [
+            "NODE_CHANNEL_FD=7",
+            "LISTEN_FDS=2",
+            "MAKEFLAGS=w -j4 --jobserver-auth=8,9",
+            "LISTEN_PID=12",
+        ];
         assert_eq!(named(&env.map(String::from)), [7, 3, 4, 8, 9]);
-        let wrong = ["NODE_CHANNEL_FD=x", "LISTEN_FDS=-1", "MAKEFLAGS=--jobserver-auth=fifo:/tmp/x", "NODE_CHANNEL_FD=1"];
+        let wrong = [
+            "NODE_CHANNEL_FD=x",
+            "LISTEN_FDS=-1",
+            "MAKEFLAGS=--jobserver-auth=fifo:/tmp/x",
+            "NODE_CHANNEL_FD=1",
+        ];
         assert_eq!(named(&wrong.map(String::from)), [0; 0]);
     }
 }

@@ -5,6 +5,7 @@
 //! SIGCHLD, the status pipe, a time that has come. A failed write is no conclusion; only the end of the socket
 //! (or the host's pidfd) says that the host is gone.
 
+use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,9 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::brood::{Brood, Killing, Left, Progress};
 use crate::classes::{Class, Slot};
+use crate::commitment::Commitment;
 use crate::socket::{self, Received};
-use crate::sys::{self, Failure, Group, Pid, Plan, SignalSource, Stack};
+use crate::sys::{self, ChildrenFile, Failure, Group, Pid, Plan, SignalSource, Stack};
 
 /// From the first SIGKILL until survivors are reported.
 pub const BUDGET: Duration = Duration::from_secs(5);
@@ -27,6 +29,8 @@ const HOLD_BACK: Duration = Duration::from_millis(1);
 pub struct Setup {
     /// To the host.
     pub control: OwnedFd,
+    /// To the host as well.
+    pub commitment: Commitment,
     /// The host's pidfd, where there is one.
     pub lifeline: Option<OwnedFd>,
     /// Where the spawn helper reads this keeper's class.
@@ -35,10 +39,12 @@ pub struct Setup {
     pub subreaper: bool,
     /// Where a command goes that is to stay in a terminal's group.
     pub terminal_group: Option<Pid>,
+    /// For `holdfast run`: descriptors of our own that the command inherits, and we give up after its start.
+    pub inherited: Vec<i32>,
 }
 
-/// Runs until the host is gone and nothing is left.
-pub fn keep(setup: Setup) -> std::io::Result<()> {
+/// Runs until the host is gone and nothing is left. Whether the host went in the middle of a call.
+pub fn keep(setup: Setup) -> std::io::Result<bool> {
     let mut keeper = Keeper {
         children: SignalSource::new(&[libc::SIGCHLD])?,
         setup,
@@ -46,13 +52,15 @@ pub fn keep(setup: Setup) -> std::io::Result<()> {
         descriptors: Vec::new(),
         outbox: Vec::new(),
         host_gone: false,
+        lost_host: false,
         stack: Stack::new(),
+        table: ChildrenFile::default(),
         call: None,
     };
     while !(keeper.host_gone && keeper.call.is_none()) {
         keeper.turn();
     }
-    Ok(())
+    Ok(keeper.lost_host)
 }
 
 struct Keeper {
@@ -63,7 +71,10 @@ struct Keeper {
     descriptors: Vec<OwnedFd>,
     outbox: Vec<u8>,
     host_gone: bool,
+    /// It went in the middle of a call.
+    lost_host: bool,
     stack: Stack,
+    table: ChildrenFile,
     call: Option<Call>,
 }
 
@@ -120,7 +131,9 @@ impl Keeper {
     /// Waits for one thing to happen and deals with it.
     fn turn(&mut self) {
         let now = Instant::now();
-        let wait = self.next_time(now).map(|time| time.saturating_duration_since(now));
+        let wait = self
+            .next_time(now)
+            .map(|time| time.saturating_duration_since(now));
         let ready = self.wait(wait);
         if ready.control {
             self.receive();
@@ -142,12 +155,25 @@ impl Keeper {
         let call = self.call.as_ref()?;
         let stage = match &call.ending {
             None => call.deadline,
-            Some(Ending { stage: Stage::Grace(until), .. }) => Some(*until),
+            Some(Ending {
+                stage: Stage::Grace(until),
+                ..
+            }) => Some(*until),
             Some(Ending { reported: true, .. }) => None,
-            Some(Ending { stage: Stage::Killing(killing), .. }) => Some(killing.deadline),
-            Some(Ending { stage: Stage::Settled, .. }) => None,
+            Some(Ending {
+                stage: Stage::Killing(killing),
+                ..
+            }) => Some(killing.deadline),
+            Some(Ending {
+                stage: Stage::Settled,
+                ..
+            }) => None,
         };
-        let look_at = call.starting.as_ref().map(|starting| starting.look_at).filter(|&time| time > now);
+        let look_at = call
+            .starting
+            .as_ref()
+            .map(|starting| starting.look_at)
+            .filter(|&time| time > now);
         stage.into_iter().chain(look_at).min()
     }
 
@@ -226,7 +252,8 @@ impl Keeper {
             (ToKeeper::Spec(_), Some(_)) => self.host_gone = true,
             // What crosses the last report on its way belongs to a call that is over. The next spec may be behind it.
             (ToKeeper::HandOver { count }, None) => {
-                self.descriptors.drain(..self.descriptors.len().min(count as usize));
+                self.descriptors
+                    .drain(..self.descriptors.len().min(count as usize));
             }
             (_, None) => (),
             (ToKeeper::Signal { signal, group: true }, Some(call)) => {
@@ -246,7 +273,11 @@ impl Keeper {
             }
             (ToKeeper::HandOver { count }, Some(call)) => {
                 let there = self.descriptors.len() >= count as usize;
-                let count = if there { count as usize } else { self.descriptors.len() };
+                let count = if there {
+                    count as usize
+                } else {
+                    self.descriptors.len()
+                };
                 call.drained.extend(self.descriptors.drain(..count));
                 FromKeeper::Taken.put(&mut self.outbox);
             }
@@ -260,16 +291,19 @@ impl Keeper {
             return self.refuse(Step::Stdio, libc::EBADF, Vec::new());
         }
         let descriptors: Vec<OwnedFd> = self.descriptors.drain(..wanted).collect();
-        let mut committed = Vec::new();
-        FromKeeper::Committed.put(&mut committed);
-        // The word that nothing was started must stay true: without this one there is no start.
-        if !matches!(socket::send(self.setup.control.as_fd(), &committed, &[]), Ok(sent) if sent == committed.len()) {
+        // The word that nothing was started must stay true: without this one there is no start. A host that has
+        // given up on us has shut its side, and takes the end of ours for that word.
+        if self.host_gone || self.setup.commitment.commit().is_err() {
             self.host_gone = true;
             return;
         }
         let now = Instant::now();
         let millis = Duration::from_millis;
-        let terminal_group = if spec.same_group { self.setup.terminal_group } else { None };
+        let terminal_group = if spec.same_group {
+            self.setup.terminal_group
+        } else {
+            None
+        };
         let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
         let (background, background_grace) = (spec.background, millis(spec.background_grace));
         let mut plan = Box::new(Plan::new(spec, &descriptors, terminal_group));
@@ -278,11 +312,19 @@ impl Keeper {
             Ok(started) => {
                 let first = started.pid;
                 self.call = Some(Call {
-                    brood: Brood { own: vec![first], ..Brood::default() },
+                    brood: Brood {
+                        own: vec![first],
+                        table: RefCell::new(std::mem::take(&mut self.table)),
+                        ..Brood::default()
+                    },
                     first,
                     exited: false,
                     group: terminal_group.is_none().then(|| Group::new(first, first)),
-                    starting: Some(Starting { plan, status: started.status, look_at: now + HOLD_BACK }),
+                    starting: Some(Starting {
+                        plan,
+                        status: started.status,
+                        look_at: now + HOLD_BACK,
+                    }),
                     in_terminal: terminal_group.is_some(),
                     deadline: (timeout > 0).then(|| now + millis(timeout)),
                     kill_signal,
@@ -292,27 +334,44 @@ impl Keeper {
                     ending: None,
                     drained: Vec::new(),
                 });
-                FromKeeper::Pid(first.raw()).put(&mut self.outbox);
-                self.flush();
+                // Who waits for it goes on without.
+                let _ = self.setup.commitment.tell_pid(first.raw());
             }
             Err(error) => {
                 self.setup.slot.set(Class::Idle);
-                self.refuse(Step::Helper, error.raw_os_error().unwrap_or(libc::EAGAIN), Vec::new());
+                self.refuse(
+                    Step::Helper,
+                    error.raw_os_error().unwrap_or(libc::EAGAIN),
+                    Vec::new(),
+                );
             }
         }
         // The new process has copies of its own; ours would hold pipes open.
+        if !self.setup.inherited.is_empty() {
+            sys::stand_apart(&std::mem::take(&mut self.setup.inherited));
+        }
         drop(descriptors);
     }
 
     /// Nothing was started and nothing is left.
     fn refuse(&mut self, step: Step, errno: i32, path: Vec<u8>) {
         FromKeeper::Failed { step, errno, path }.put(&mut self.outbox);
-        let facts = facts(&Brood::default(), self.mechanism(), Outcome::Ended, Reason::NotStarted, 0);
+        let facts = facts(
+            &Brood::default(),
+            self.mechanism(),
+            Outcome::Ended,
+            Reason::NotStarted,
+            0,
+        );
         FromKeeper::Ended(facts).put(&mut self.outbox);
     }
 
     fn mechanism(&self) -> Mechanism {
-        if self.setup.subreaper { Mechanism::Subreaper } else { Mechanism::Group }
+        if self.setup.subreaper {
+            Mechanism::Subreaper
+        } else {
+            Mechanism::Group
+        }
     }
 
     /// Deals with whatever has changed about the call.
@@ -325,6 +384,7 @@ impl Keeper {
         call.see_start(&mut self.outbox);
         call.see_exit(&mut self.outbox);
         if self.host_gone {
+            self.lost_host = true;
             call.climb(Reason::HostGone, call.kill_signal, call.grace);
         }
         let now = Instant::now();
@@ -341,7 +401,11 @@ impl Keeper {
             }
             if over {
                 self.setup.slot.set(Class::Idle);
-                self.call = None;
+                self.table = self
+                    .call
+                    .take()
+                    .map(|call| call.brood.table.into_inner())
+                    .unwrap_or_default();
             } else if let Some(ending) = &mut call.ending {
                 ending.reported = true;
             }
@@ -388,7 +452,11 @@ impl Call {
                 FromKeeper::Failed { step, errno, path }.put(outbox);
                 // It is on its way out; there is no exit to report.
                 self.exited = true;
-                self.ending = Some(Ending { reason: Reason::NotStarted, stage: Stage::killing(), reported: false });
+                self.ending = Some(Ending {
+                    reason: Reason::NotStarted,
+                    stage: Stage::killing(),
+                    reported: false,
+                });
             }
         }
         self.starting = None;
@@ -401,7 +469,9 @@ impl Call {
         }
         if !self.exited {
             let reaped = self.brood.first.map(|exit| (exit, self.brood.usage));
-            let status = sys::inspect(self.first).map(|dead| (dead.exit, dead.usage)).or(reaped);
+            let status = sys::inspect(self.first)
+                .map(|dead| (dead.exit, dead.usage))
+                .or(reaped);
             if let Some((exit, usage)) = status {
                 self.exited = true;
                 self.deadline = None;
@@ -432,7 +502,10 @@ impl Call {
         let until = Instant::now() + grace;
         match &mut self.ending {
             None => (),
-            Some(Ending { stage: Stage::Grace(earlier), .. }) => {
+            Some(Ending {
+                stage: Stage::Grace(earlier),
+                ..
+            }) => {
                 *earlier = until.min(*earlier);
                 return;
             }
@@ -449,7 +522,11 @@ impl Call {
             self.brood.signal_all(self.group.as_ref(), signal);
             Stage::Grace(until)
         };
-        self.ending = Some(Ending { reason, stage, reported: false });
+        self.ending = Some(Ending {
+            reason,
+            stage,
+            reported: false,
+        });
     }
 
     fn is_reported(&self) -> bool {
@@ -479,13 +556,21 @@ impl Call {
             }
             *stage = Stage::killing();
         }
-        let Stage::Killing(killing) = stage else { return None };
+        let Stage::Killing(killing) = stage else {
+            return None;
+        };
         let outcome = match killing.advance(brood, self.group.as_ref()) {
             Progress::Done => ended(mechanism),
             Progress::Waiting if Instant::now() < killing.deadline => return None,
             Progress::Waiting | Progress::Denied => Outcome::Survivors,
         };
-        Some(facts(brood, mechanism, outcome, *reason, killing.since.elapsed().as_micros() as u64))
+        Some(facts(
+            brood,
+            mechanism,
+            outcome,
+            *reason,
+            killing.since.elapsed().as_micros() as u64,
+        ))
     }
 
     /// Reads what kept processes print, and forgets it.
@@ -494,13 +579,18 @@ impl Call {
         self.drained.retain(|fd| {
             let mut source = [PollFd::new(fd, PollFlags::IN)];
             loop {
-                let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+                let now = rustix::event::Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0,
+                };
                 match rustix::event::poll(&mut source, Some(&now)) {
                     Ok(0) => return true,
                     Ok(_) => match rustix::io::read(fd, &mut bytes) {
                         Ok(0) => return false,
                         Ok(_) => (),
-                        Err(error) => return error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR,
+                        Err(error) => {
+                            return error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR;
+                        }
                     },
                     Err(_) => return true,
                 }
@@ -511,7 +601,11 @@ impl Call {
 
 /// Without a subreaper an empty group is all that can be shown.
 fn ended(mechanism: Mechanism) -> Outcome {
-    if mechanism == Mechanism::Subreaper { Outcome::Ended } else { Outcome::Unconfirmed }
+    if mechanism == Mechanism::Subreaper {
+        Outcome::Ended
+    } else {
+        Outcome::Unconfirmed
+    }
 }
 
 fn facts(brood: &Brood, mechanism: Mechanism, outcome: Outcome, reason: Reason, proof_time: u64) -> EndFacts {
@@ -524,6 +618,10 @@ fn facts(brood: &Brood, mechanism: Mechanism, outcome: Outcome, reason: Reason, 
         usage: brood.usage,
         leftover_count: brood.leftover_count,
         leftovers: brood.leftovers.clone(),
-        survivors: if outcome == Outcome::Survivors { brood.names() } else { Vec::new() },
+        survivors: if outcome == Outcome::Survivors {
+            brood.names()
+        } else {
+            Vec::new()
+        },
     }
 }

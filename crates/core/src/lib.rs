@@ -6,10 +6,12 @@
 
 pub mod brood;
 pub mod classes;
+pub mod commitment;
 pub mod host;
 pub mod inherit;
 pub mod keeper;
 pub mod modes;
+pub mod run;
 pub mod socket;
 pub mod spawn_helper;
 pub mod sys;

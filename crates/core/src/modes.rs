@@ -6,6 +6,7 @@ use crate::keeper;
 use crate::spawn_helper::{self, Role};
 use crate::sys;
 
+pub use crate::run::run;
 pub use holdfast_wire::VERSION;
 
 /// sysexits(3): a part of the system is not as it must be.
@@ -16,11 +17,17 @@ pub fn spawn_helper() -> ExitCode {
     // Before the first look at the parent: a host that is gone by now is seen by the socket's end.
     let subreaper = sys::become_mode(Some(4));
     let _ = std::env::set_current_dir("/");
-    let Some(control) = sys::inherited_control() else { return ExitCode::from(OS_FILE) };
+    let Some(control) = sys::inherited_control() else {
+        return ExitCode::from(OS_FILE);
+    };
     let lifeline = sys::pidfd_of_parent();
     let done = spawn_helper::serve(control, lifeline, subreaper).and_then(|role| match role {
         Role::Over => Ok(()),
-        Role::Keeper(setup) => keeper::keep(setup),
+        Role::Keeper(setup) => keeper::keep(setup).map(|_| ()),
     });
-    if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(OS_FILE) }
+    if done.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(OS_FILE)
+    }
 }

@@ -15,7 +15,12 @@ pub const MAX_DESCRIPTORS: usize = 64;
 
 /// A connected pair, close-on-exec.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+    Ok(rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
 }
 
 /// Sends what the socket takes now, never blocks. The descriptors go with the first byte, or not at all.
@@ -26,7 +31,9 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    Ok(rustix::io::retry_on_intr(|| rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags))?)
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
+    })?)
 }
 
 /// What one receive brought.

@@ -11,9 +11,12 @@ const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().skip(1).collect();
-    let Some((mode, rest)) = args.split_first() else { return usage() };
+    let Some((mode, rest)) = args.split_first() else {
+        return usage();
+    };
     match mode.to_str() {
         Some("__spawn-helper") if rest.is_empty() => modes::spawn_helper(),
+        Some("__run") => modes::run(rest),
         Some("--version") if rest.is_empty() => {
             println!("{}", modes::VERSION);
             ExitCode::SUCCESS

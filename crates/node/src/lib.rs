@@ -1,13 +1,20 @@
 //! The N-API addon: converts between JavaScript values and [`holdfast_core::host`], and holds no policy. The
 //! JavaScript side of this surface is `src/native.ts`, which documents every function.
-#![expect(missing_docs, reason = "documented in src/native.ts, the file that its callers read")]
+#![expect(
+    clippy::too_many_arguments,
+    reason = "positional, because every property of an object costs a look-up"
+)]
+#![expect(
+    missing_docs,
+    reason = "documented in src/native.ts, the file that its callers read"
+)]
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use holdfast_core::host::{EnvId, Event, Host, Place, Request};
-use holdfast_core::{inherit, sys};
 use holdfast_core::wire::{Background, Exit, ProcessInfo, Usage, VERSION};
+use holdfast_core::{inherit, sys};
 use napi::Env;
 use napi::bindgen_prelude::{BufferSlice, Function, Result};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
@@ -15,13 +22,23 @@ use napi::{Error, Status};
 use napi_derive::napi;
 
 fn host() -> Result<&'static Host> {
-    Host::get().map_err(|error| Error::new(Status::GenericFailure, format!("holdfast: starting the reactor: {error}")))
+    Host::get().map_err(|error| {
+        Error::new(
+            Status::GenericFailure,
+            format!("holdfast: starting the reactor: {error}"),
+        )
+    })
 }
 
 /// The environment's identity, kept where N-API keeps such things.
 fn env_id(env: &Env) -> Result<EnvId> {
     let id: Option<&mut EnvId> = env.get_instance_data()?;
-    id.map(|id| *id).ok_or_else(|| Error::new(Status::GenericFailure, "holdfast: attach() comes first".to_owned()))
+    id.map(|id| *id).ok_or_else(|| {
+        Error::new(
+            Status::GenericFailure,
+            "holdfast: attach() comes first".to_owned(),
+        )
+    })
 }
 
 #[napi]
@@ -51,6 +68,9 @@ pub fn take(env: Env) -> Result<Vec<u32>> {
     Ok(host()?.take(env_id(&env)?))
 }
 
+/// In place of an environment: the process's own. No environment looks like this.
+const OWN_ENVIRONMENT: &str = "\0";
+
 fn place(code: i32) -> Place {
     match code {
         -1 => Place::Ignore,
@@ -60,7 +80,6 @@ fn place(code: i32) -> Place {
     }
 }
 
-/// Positional, because every property of an object costs a look-up.
 #[napi]
 pub fn start(
     env: Env,
@@ -84,13 +103,17 @@ pub fn start(
         helper: PathBuf::from(helper),
         file: &file,
         args: &args,
-        env: &variables,
+        env: (variables != OWN_ENVIRONMENT).then_some(variables.as_str()),
         cwd: &cwd,
         stdio: &stdio,
         timeout: millis(timeout),
         kill_signal,
         grace: millis(grace),
-        background: if background == 0 { Background::End } else { Background::Keep },
+        background: if background == 0 {
+            Background::End
+        } else {
+            Background::Keep
+        },
         background_grace: millis(background_grace),
         uid: id(uid),
         gid: id(gid),
@@ -148,7 +171,14 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn processes(list: &[ProcessInfo]) -> Option<Vec<Process>> {
-    Some(list.iter().map(|process| Process { pid: process.pid, name: text(&process.name) }).collect())
+    Some(
+        list.iter()
+            .map(|process| Process {
+                pid: process.pid,
+                name: text(&process.name),
+            })
+            .collect(),
+    )
 }
 
 fn with_usage(event: CallEvent, usage: Usage) -> CallEvent {
@@ -163,7 +193,10 @@ fn with_usage(event: CallEvent, usage: Usage) -> CallEvent {
 fn convert(event: Event) -> CallEvent {
     let none = CallEvent::default();
     match event {
-        Event::Started => CallEvent { kind: "started", ..none },
+        Event::Started => CallEvent {
+            kind: "started",
+            ..none
+        },
         Event::Failed { step, errno, path } => CallEvent {
             kind: "failed",
             step: Some(step.as_str()),
@@ -171,7 +204,11 @@ fn convert(event: Event) -> CallEvent {
             path: Some(text(&path)),
             ..none
         },
-        Event::Refused { unclear, errno, tried } => CallEvent {
+        Event::Refused {
+            unclear,
+            errno,
+            tried,
+        } => CallEvent {
             kind: "refused",
             unclear: Some(unclear),
             errno: Some(errno),
@@ -184,9 +221,20 @@ fn convert(event: Event) -> CallEvent {
                 Some(Exit::Signal(signal)) => (-1, signal),
                 None => (-1, -1),
             };
-            with_usage(CallEvent { kind: "exited", code: Some(code), signal: Some(signal), ..none }, usage)
+            with_usage(
+                CallEvent {
+                    kind: "exited",
+                    code: Some(code),
+                    signal: Some(signal),
+                    ..none
+                },
+                usage,
+            )
         }
-        Event::Taken => CallEvent { kind: "taken", ..none },
+        Event::Taken => CallEvent {
+            kind: "taken",
+            ..none
+        },
         Event::Ended(facts) => with_usage(
             CallEvent {
                 kind: "ended",
@@ -269,7 +317,9 @@ pub fn reset_helper() -> Result<()> {
 #[napi]
 pub fn execve(path: String, args: Vec<String>, env: Vec<String>) -> i32 {
     let keep = inherit::named(&env);
-    sys::replace_process(&path, &args, &env, &keep).raw_os_error().unwrap_or(22)
+    sys::replace_process(&path, &args, &env, &keep)
+        .raw_os_error()
+        .unwrap_or(22)
 }
 
 #[napi]

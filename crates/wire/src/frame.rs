@@ -39,7 +39,9 @@ impl Decoder {
     /// The next whole frame, if it is there.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, Error> {
         let bytes = &self.buffer[self.start..];
-        let Some((header, rest)) = bytes.split_at_checked(HEADER) else { return Ok(None) };
+        let Some((header, rest)) = bytes.split_at_checked(HEADER) else {
+            return Ok(None);
+        };
         let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
         let kind = header[4];
         let limit = if kind == kind::SPEC { MAX_SPEC } else { MAX_MESSAGE };
@@ -53,7 +55,10 @@ impl Decoder {
             self.buffer.reserve(missing);
             return Ok(None);
         };
-        let frame = Frame { kind, payload: payload.to_vec() };
+        let frame = Frame {
+            kind,
+            payload: payload.to_vec(),
+        };
         self.start += HEADER + frame.payload.len();
         if self.start == self.buffer.len() {
             // A keeper lives for many calls: one large spec must not stay in its memory.

@@ -16,8 +16,8 @@ mod spec;
 
 pub use frame::{Decoder, Frame, MAX_MESSAGE, MAX_SPEC};
 pub use message::{
-    By, EndFacts, Exit, FromHelper, FromKeeper, Mechanism, Outcome, ProcessInfo, Reason, Step, ToHelper, ToKeeper,
-    Usage,
+    By, EndFacts, Exit, FromHelper, FromKeeper, Mechanism, Outcome, ProcessInfo, Reason, Step, ToHelper,
+    ToKeeper, Usage,
 };
 pub use spec::{Background, NO_DESCRIPTOR, Spec, SpecView};
 

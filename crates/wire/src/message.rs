@@ -12,8 +12,6 @@ pub(crate) mod kind {
     pub const END: u8 = 3;
     pub const HAND_OVER: u8 = 4;
 
-    pub const COMMITTED: u8 = 16;
-    pub const PID: u8 = 17;
     pub const STARTED: u8 = 18;
     pub const FAILED: u8 = 19;
     pub const EXITED: u8 = 20;
@@ -169,7 +167,11 @@ impl Usage {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
-        Ok(Usage { user: reader.u64()?, system: reader.u64()?, max_rss: reader.u64()? })
+        Ok(Usage {
+            user: reader.u64()?,
+            system: reader.u64()?,
+            max_rss: reader.u64()?,
+        })
     }
 }
 
@@ -207,7 +209,12 @@ pub struct EndFacts {
 
 impl EndFacts {
     fn put(&self, into: &mut Vec<u8>) {
-        into.extend([self.outcome as u8, self.mechanism as u8, self.by as u8, self.reason as u8]);
+        into.extend([
+            self.outcome as u8,
+            self.mechanism as u8,
+            self.by as u8,
+            self.reason as u8,
+        ]);
         into.extend(self.proof_time.to_le_bytes());
         self.usage.put(into);
         into.extend(self.leftover_count.to_le_bytes());
@@ -244,7 +251,14 @@ fn read_processes(reader: &mut Reader<'_>) -> Result<Vec<ProcessInfo>, Error> {
     if count > crate::MAX_NAMED {
         return Err(Error::Malformed);
     }
-    (0..count).map(|_| Ok(ProcessInfo { pid: reader.i32()?, name: reader.string()?.to_vec() })).collect()
+    (0..count)
+        .map(|_| {
+            Ok(ProcessInfo {
+                pid: reader.i32()?,
+                name: reader.string()?.to_vec(),
+            })
+        })
+        .collect()
 }
 
 /// Host to keeper.
@@ -281,8 +295,14 @@ impl ToKeeper {
         }
         let mut reader = Reader(&frame.payload);
         let message = match frame.kind {
-            kind::SIGNAL => ToKeeper::Signal { signal: reader.i32()?, group: reader.u8()? != 0 },
-            kind::END => ToKeeper::End { signal: reader.i32()?, grace: reader.u64()? as i64 },
+            kind::SIGNAL => ToKeeper::Signal {
+                signal: reader.i32()?,
+                group: reader.u8()? != 0,
+            },
+            kind::END => ToKeeper::End {
+                signal: reader.i32()?,
+                grace: reader.u64()? as i64,
+            },
             kind::HAND_OVER => ToKeeper::HandOver { count: reader.u32()? },
             other => return Err(Error::UnknownKind(other)),
         };
@@ -320,10 +340,6 @@ impl ToKeeper {
 /// Keeper to host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FromKeeper {
-    /// The next thing the keeper does is the clone.
-    Committed,
-    /// The command's pid; it has not executed yet.
-    Pid(i32),
     /// The program was executed.
     Started,
     /// The program was not executed.
@@ -355,8 +371,6 @@ impl FromKeeper {
     pub fn decode(frame: &Frame) -> Result<Self, Error> {
         let mut reader = Reader(&frame.payload);
         let message = match frame.kind {
-            kind::COMMITTED => FromKeeper::Committed,
-            kind::PID => FromKeeper::Pid(reader.i32()?),
             kind::STARTED => FromKeeper::Started,
             kind::FAILED => FromKeeper::Failed {
                 step: Step::read(&mut reader)?,
@@ -369,7 +383,10 @@ impl FromKeeper {
                     1 => Exit::Signal(reader.i32()?),
                     _ => return Err(Error::Malformed),
                 };
-                FromKeeper::Exited { exit, usage: Usage::read(&mut reader)? }
+                FromKeeper::Exited {
+                    exit,
+                    usage: Usage::read(&mut reader)?,
+                }
             }
             kind::TAKEN => FromKeeper::Taken,
             kind::ENDED => FromKeeper::Ended(EndFacts::read(&mut reader)?),
@@ -383,8 +400,6 @@ impl FromKeeper {
     /// Appends the frame.
     pub fn put(&self, into: &mut Vec<u8>) {
         match self {
-            FromKeeper::Committed => put_frame(into, kind::COMMITTED, |_| ()),
-            FromKeeper::Pid(pid) => put_frame(into, kind::PID, |into| into.extend(pid.to_le_bytes())),
             FromKeeper::Started => put_frame(into, kind::STARTED, |_| ()),
             FromKeeper::Failed { step, errno, path } => put_frame(into, kind::FAILED, |into| {
                 into.push(*step as u8);
@@ -438,7 +453,7 @@ impl ToHelper {
 pub enum FromHelper {
     /// The first message: the helper's version.
     Hello(Vec<u8>),
-    /// A keeper is ready; its socket travels with the frame's first byte.
+    /// A keeper is ready; its socket and its commitment travel with the frame's first byte.
     Keeper(i32),
     /// A keeper could not be forked.
     NoKeeper(i32),
@@ -459,9 +474,10 @@ impl FromHelper {
             kind::HELLO => FromHelper::Hello(reader.string()?.to_vec()),
             kind::KEEPER => FromHelper::Keeper(reader.i32()?),
             kind::NO_KEEPER => FromHelper::NoKeeper(reader.i32()?),
-            kind::KEEPER_ENDED => {
-                FromHelper::KeeperEnded { keeper: reader.i32()?, facts: EndFacts::read(&mut reader)? }
-            }
+            kind::KEEPER_ENDED => FromHelper::KeeperEnded {
+                keeper: reader.i32()?,
+                facts: EndFacts::read(&mut reader)?,
+            },
             other => return Err(Error::UnknownKind(other)),
         };
         reader.end()?;

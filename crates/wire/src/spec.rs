@@ -160,8 +160,14 @@ impl SpecView {
         let args = range(true)?;
         let env = range(true)?;
         reader.end()?;
-        let valid = bytes[places.clone()].iter().all(|&index| index == NO_DESCRIPTOR || u32::from(index) < descriptors);
-        if !valid || descriptors == 0 || single(&bytes[file.clone()]).is_none() || single(&bytes[cwd.clone()]).is_none() {
+        let valid = bytes[places.clone()]
+            .iter()
+            .all(|&index| index == NO_DESCRIPTOR || u32::from(index) < descriptors);
+        if !valid
+            || descriptors == 0
+            || single(&bytes[file.clone()]).is_none()
+            || single(&bytes[cwd.clone()]).is_none()
+        {
             return Err(Error::Malformed);
         }
         Ok(SpecView {

@@ -104,13 +104,21 @@ impl Call {
     pub fn failed(step: Step, error: &io::Error, cwd: &str) -> Call {
         let mut call = Call::new(PathBuf::new(), Vec::new(), Vec::new());
         let path = if step == Step::Cwd { cwd.into() } else { Vec::new() };
-        call.events.push_back(Event::Failed { step, errno: error.raw_os_error().unwrap_or(0), path });
+        call.events.push_back(Event::Failed {
+            step,
+            errno: error.raw_os_error().unwrap_or(0),
+            path,
+        });
         call.finish(facts(Outcome::Ended, Reason::NotStarted));
         call
     }
 
-    pub fn socket(&self) -> Option<Arc<OwnedFd>> {
-        self.keeper.as_ref().map(|keeper| Arc::clone(&keeper.socket))
+    /// The keeper's socket, and whether the reactor knows it from an earlier call.
+    pub fn socket(&self) -> (Option<Arc<OwnedFd>>, bool) {
+        match &self.keeper {
+            Some(keeper) => (Some(Arc::clone(&keeper.socket)), keeper.watched),
+            None => (None, false),
+        }
     }
 
     /// True once after the call moved to another keeper.
@@ -135,9 +143,9 @@ impl Call {
     }
 
     /// The keeper goes back, for its next call or for none.
-    pub fn give_back(&mut self, pool: &mut Pool) {
+    pub fn give_back(&mut self, watched: bool, pool: &mut Pool) {
         match self.keeper.take() {
-            Some(keeper) if self.reusable => pool.put_back(keeper),
+            Some(keeper) if self.reusable => pool.put_back(KeeperEnd { watched, ..keeper }),
             Some(keeper) => pool.discard(&keeper),
             None => (),
         }
@@ -172,7 +180,7 @@ impl Call {
                 match self.send_to(&keeper) {
                     Ok(()) => {
                         self.keeper = Some(keeper);
-                        self.changed_socket = true;
+                        self.changed_socket = self.attempts > 1;
                         self.began = Instant::now();
                         return;
                     }
@@ -201,7 +209,9 @@ impl Call {
 
     /// Queues a message. False when the call has ended or its keeper is gone.
     pub fn post(&mut self, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) -> bool {
-        let Some(keeper) = self.keeper.as_ref().filter(|_| !self.over && self.lost.is_none()) else { return false };
+        let Some(keeper) = self.keeper.as_ref().filter(|_| !self.over && self.lost.is_none()) else {
+            return false;
+        };
         self.outbox.push(bytes, descriptors);
         // A failed write is no conclusion: what the keeper said before is still to be read.
         let _ = self.outbox.flush(keeper.socket.as_fd());
@@ -212,15 +222,34 @@ impl Call {
     pub fn await_pid(&mut self, wait: Duration, pool: &Mutex<Pool>) {
         let deadline = Instant::now() + wait;
         loop {
-            self.read(pool);
+            if self.pid.is_none() && !self.over {
+                self.look_at_commitment();
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if self.pid.is_some() || self.over || self.lost.is_some() || left.is_zero() {
                 return;
             }
-            let Some(socket) = self.socket() else { return };
-            let flags = if self.has_output() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let Some(keeper) = &self.keeper else { return };
+            let flags = if self.has_output() {
+                PollFlags::IN | PollFlags::OUT
+            } else {
+                PollFlags::IN
+            };
+            let mut sources = [
+                PollFd::new(&keeper.commitment, PollFlags::IN),
+                PollFd::new(&keeper.socket, flags),
+            ];
             let timeout = Timespec::try_from(left).ok();
-            let _ = rustix::event::poll(&mut [PollFd::new(&socket, flags)], timeout.as_ref());
+            if !matches!(rustix::event::poll(&mut sources, timeout.as_ref()), Ok(1..))
+                || sources[1].revents().is_empty()
+            {
+                continue;
+            }
+            // The start may have failed, or the keeper may be gone.
+            self.read(pool);
+            if self.started {
+                return;
+            }
         }
     }
 
@@ -233,13 +262,16 @@ impl Call {
         if self.lost.is_some() {
             return self.conclude(pool);
         }
+        if self.began.elapsed() >= SILENCE {
+            self.look_at_commitment();
+        }
         if self.committed {
             return;
         }
         match self.shut {
             None if self.began.elapsed() >= SILENCE => {
-                if let Some(socket) = self.socket() {
-                    let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Write);
+                if let Some(keeper) = &self.keeper {
+                    let _ = rustix::net::shutdown(&keeper.socket, rustix::net::Shutdown::Write);
                 }
                 self.shut = Some(Instant::now());
             }
@@ -280,18 +312,13 @@ impl Call {
 
     fn take_in(&mut self, message: FromKeeper) {
         match message {
-            FromKeeper::Committed => {
-                self.committed = true;
-                self.descriptors.clear();
-                self.spec = Vec::new();
-            }
-            FromKeeper::Pid(pid) => self.pid = Some(pid),
             FromKeeper::Started => {
+                self.look_at_commitment();
                 self.started = true;
                 self.events.push_back(Event::Started);
             }
             FromKeeper::Failed { step, errno, path } => {
-                self.descriptors.clear();
+                self.look_at_commitment();
                 self.pid = None;
                 self.started = true;
                 self.exited = true;
@@ -304,14 +331,28 @@ impl Call {
             FromKeeper::Taken => self.events.push_back(Event::Taken),
             FromKeeper::Stopped => (),
             FromKeeper::Ended(facts) => {
+                self.look_at_commitment();
                 self.reusable = facts.outcome != Outcome::Survivors && self.outbox.is_empty();
                 self.finish(facts);
             }
         }
     }
 
+    /// Whether the keeper went on to start the command, and as which pid.
+    fn look_at_commitment(&mut self) {
+        let Some(keeper) = &self.keeper else { return };
+        let told = keeper.commitment.take();
+        self.pid = self.pid.or(told.pid);
+        if told.committed {
+            self.committed = true;
+            self.descriptors.clear();
+            self.spec = Vec::new();
+        }
+    }
+
     /// The keeper's socket has ended before its last word.
     fn lose(&mut self, pool: &Mutex<Pool>) {
+        self.look_at_commitment();
         if !self.committed {
             if let Some(keeper) = self.keeper.take() {
                 lock(pool).discard(&keeper);
@@ -323,7 +364,11 @@ impl Call {
         self.lost = Some(Instant::now());
         if !self.started && !self.exited {
             let tried = "the keeper was lost while it started the command".to_owned();
-            self.events.push_back(Event::Refused { unclear: true, errno: libc::EPIPE, tried });
+            self.events.push_back(Event::Refused {
+                unclear: true,
+                errno: libc::EPIPE,
+                tried,
+            });
         } else if !self.exited {
             self.events.push_back(Event::Exited(None, Usage::default()));
         }
@@ -333,20 +378,30 @@ impl Call {
 
     /// The end of a call whose keeper is lost: by the helper, or by nobody.
     fn conclude(&mut self, pool: &Mutex<Pool>) {
-        let (Some(lost), Some(keeper)) = (self.lost, &self.keeper) else { return };
+        let (Some(lost), Some(keeper)) = (self.lost, &self.keeper) else {
+            return;
+        };
         let mut pool = lock(pool);
         let report = pool.report(keeper.id);
         if report.is_none() && pool.may_report(keeper.id) && lost.elapsed() < BUDGET + PATIENCE {
             return;
         }
-        self.give_back(&mut pool);
+        self.give_back(false, &mut pool);
         drop(pool);
         self.finish(report.unwrap_or_else(|| facts(Outcome::Unconfirmed, Reason::KeeperGone)));
     }
 
     fn refuse(&mut self, unclear: bool, errno: i32, tried: String) {
-        self.events.push_back(Event::Refused { unclear, errno, tried });
-        let outcome = if unclear { Outcome::Unconfirmed } else { Outcome::Ended };
+        self.events.push_back(Event::Refused {
+            unclear,
+            errno,
+            tried,
+        });
+        let outcome = if unclear {
+            Outcome::Unconfirmed
+        } else {
+            Outcome::Ended
+        };
         self.finish(facts(outcome, Reason::NotStarted));
     }
 

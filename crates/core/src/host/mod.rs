@@ -25,8 +25,8 @@ use rustix::pipe::PipeFlags;
 use crate::socket;
 use crate::sys::{self, Attributes};
 
-pub use call::Event;
 use call::Call;
+pub use call::Event;
 use pool::Pool;
 pub use reactor::{EnvId, READABLE, WRITABLE};
 use reactor::{Interest, Reactor};
@@ -55,8 +55,8 @@ pub struct Request<'a> {
     pub file: &'a str,
     /// NUL-joined.
     pub args: &'a str,
-    /// NUL-joined.
-    pub env: &'a str,
+    /// NUL-joined; None for this process's own (see [`own_environment`]).
+    pub env: Option<&'a str>,
     /// Empty for the host's.
     pub cwd: &'a str,
     /// One for each place.
@@ -106,7 +106,11 @@ impl Host {
         }
         let reactor = Arc::new(Reactor::new()?);
         let pool = Arc::new(Mutex::new(Pool::new(Arc::clone(&reactor))));
-        let host = Host { reactor, pool, calls: Mutex::default() };
+        let host = Host {
+            reactor,
+            pool,
+            calls: Mutex::default(),
+        };
         // The loser of a race of two threads has started no thread yet.
         if HOST.set(host).is_ok()
             && let Some(host) = HOST.get()
@@ -127,7 +131,7 @@ impl Host {
         for number in self.reactor.detach(env) {
             let call = lock(&self.calls).remove(&number);
             if let Some(call) = call {
-                lock(&call).give_back(&mut lock(&self.pool));
+                lock(&call).give_back(false, &mut lock(&self.pool));
             }
         }
     }
@@ -141,7 +145,7 @@ impl Host {
     pub fn start(&self, env: EnvId, request: &Request<'_>) -> Begun {
         let mut pipes = Vec::with_capacity(request.stdio.len());
         let prepared = self.prepare(env, request, &mut pipes);
-        let call = match prepared {
+        let mut call = match prepared {
             Ok((spec, descriptors)) => {
                 let mut call = Call::new(request.helper.clone(), spec, descriptors);
                 call.send(&mut lock(&self.pool));
@@ -149,7 +153,13 @@ impl Host {
             }
             Err((step, error)) => Call::failed(step, &error, request.cwd),
         };
-        let number = self.reactor.add(env, call.socket());
+        let (socket, watched) = call.socket();
+        let number = self.reactor.add_known(env, socket, watched);
+        if call.is_over() {
+            self.reactor.notify(number);
+        } else {
+            self.rearm(number, &mut call);
+        }
         lock(&self.calls).insert(number, Arc::new(Mutex::new(call)));
         Begun { call: number, pipes }
     }
@@ -162,7 +172,8 @@ impl Host {
         pipes: &mut Vec<Option<u32>>,
     ) -> Result<(Vec<u8>, Vec<OwnedFd>), (Step, io::Error)> {
         let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(".", directory, Mode::empty()).map_err(|error| (Step::Cwd, error.into()))?;
+        let directory =
+            rustix::fs::open(".", directory, Mode::empty()).map_err(|error| (Step::Cwd, error.into()))?;
         let mut descriptors = Vec::with_capacity(4);
         descriptors.push(directory);
         let mut places = Vec::with_capacity(request.stdio.len());
@@ -182,10 +193,16 @@ impl Host {
             return Err((Step::Stdio, io::Error::from_raw_os_error(libc::EMFILE)));
         }
         let attributes = Attributes::now();
+        let own = if request.env.is_none() {
+            own_environment()
+        } else {
+            Vec::new()
+        };
+        let env = request.env.map_or(own.as_slice(), str::as_bytes);
         let spec = Spec {
             file: request.file.as_bytes(),
             args: request.args.as_bytes(),
-            env: request.env.as_bytes(),
+            env,
             cwd: request.cwd.as_bytes(),
             places: &places,
             descriptors: descriptors.len() as u32,
@@ -201,7 +218,7 @@ impl Host {
             background_grace: request.background_grace,
             same_group: false,
         };
-        let mut bytes = Vec::with_capacity(request.env.len() + request.args.len() + 256);
+        let mut bytes = Vec::with_capacity(env.len() + request.args.len() + 256);
         ToKeeper::put_spec(&mut bytes, &spec);
         Ok((bytes, descriptors))
     }
@@ -220,7 +237,9 @@ impl Host {
 
     /// What has arrived for a call. With `ended` its number is free.
     pub fn receive(&self, number: u32) -> Vec<Event> {
-        let Some(call) = self.call(number) else { return Vec::new() };
+        let Some(call) = self.call(number) else {
+            return Vec::new();
+        };
         let mut call = lock(&call);
         call.receive(&self.pool);
         let events = call.take_events();
@@ -233,14 +252,15 @@ impl Host {
     }
 
     fn forget(&self, number: u32, call: &mut Call) {
-        self.reactor.remove(number);
+        let watched = self.reactor.release(number);
         lock(&self.calls).remove(&number);
-        call.give_back(&mut lock(&self.pool));
+        call.give_back(watched, &mut lock(&self.pool));
     }
 
     fn rearm(&self, number: u32, call: &mut Call) {
         if call.changed_socket() {
-            self.reactor.replace(number, call.socket());
+            let (socket, watched) = call.socket();
+            self.reactor.replace(number, socket, watched);
         }
         if let Some(time) = call.next_time() {
             self.reactor.set_timer(number, time);
@@ -248,32 +268,48 @@ impl Host {
         if let Some(keeper) = call.awaited_keeper() {
             lock(&self.pool).notify_when_ended(keeper, number);
         } else {
-            let wants = if call.has_output() { Interest::Both } else { Interest::Readable };
+            let wants = if call.has_output() {
+                Interest::Both
+            } else {
+                Interest::Readable
+            };
             self.reactor.arm(number, wants);
         }
     }
 
     /// Hands a signal to the keeper. False when the call has ended.
     pub fn signal(&self, number: u32, signal: i32, group: bool) -> bool {
-        self.post(number, |bytes| ToKeeper::put_signal(bytes, signal, group), Vec::new())
+        self.post(
+            number,
+            |bytes| ToKeeper::put_signal(bytes, signal, group),
+            Vec::new(),
+        )
     }
 
     /// Starts the ladder; -1 stands for the call's own. False when the call has ended.
     pub fn end(&self, number: u32, signal: i32, grace: i64) -> bool {
-        self.post(number, |bytes| ToKeeper::put_end(bytes, signal, grace), Vec::new())
+        self.post(
+            number,
+            |bytes| ToKeeper::put_end(bytes, signal, grace),
+            Vec::new(),
+        )
     }
 
     /// Gives read ends to the keeper; the host's copies are closed when it has answered.
     pub fn hand_over(&self, number: u32, pipes: &[u32]) -> bool {
-        let copies: Option<Vec<OwnedFd>> =
-            pipes.iter().map(|&pipe| self.reactor.get(pipe)?.try_clone().ok()).collect();
+        let copies: Option<Vec<OwnedFd>> = pipes
+            .iter()
+            .map(|&pipe| self.reactor.get(pipe)?.try_clone().ok())
+            .collect();
         let Some(copies) = copies else { return false };
         let count = copies.len() as u32;
         self.post(number, |bytes| ToKeeper::put_hand_over(bytes, count), copies)
     }
 
     fn post(&self, number: u32, put: impl FnOnce(&mut Vec<u8>), descriptors: Vec<OwnedFd>) -> bool {
-        let Some(call) = self.call(number) else { return false };
+        let Some(call) = self.call(number) else {
+            return false;
+        };
         let mut call = lock(&call);
         let mut bytes = Vec::new();
         put(&mut bytes);
@@ -327,8 +363,25 @@ impl Host {
 
     /// Starts the helper if it does not run.
     pub fn probe(&self, helper: &std::path::Path) -> Result<(), String> {
-        lock(&self.pool).ensure_helper(helper).map_err(|refusal| refusal.tried)
+        lock(&self.pool)
+            .ensure_helper(helper)
+            .map_err(|refusal| refusal.tried)
     }
+}
+
+/// The environment as the C library has it, NUL-joined, byte for byte. For the main thread of a host, which is the one
+/// that may change it (setenv(3) is not for use beside other threads' readers).
+pub fn own_environment() -> Vec<u8> {
+    let mut joined = Vec::with_capacity(4096);
+    for (key, value) in std::env::vars_os() {
+        if !joined.is_empty() {
+            joined.push(0);
+        }
+        joined.extend(key.as_encoded_bytes());
+        joined.push(b'=');
+        joined.extend(value.as_encoded_bytes());
+    }
+    joined
 }
 
 fn bad_number() -> io::Error {

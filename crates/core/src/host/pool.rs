@@ -14,6 +14,7 @@ use holdfast_wire::{Decoder, EndFacts, FromHelper, ToHelper, VERSION};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::reactor::Reactor;
+use crate::commitment::Commitment;
 use crate::socket::{self, Outbox, Received};
 use crate::sys::{self, Identity, Pid};
 
@@ -29,8 +30,11 @@ pub type KeeperId = (u32, i32);
 /// The host's end of a keeper.
 pub struct KeeperEnd {
     pub socket: Arc<OwnedFd>,
+    pub commitment: Commitment,
     pub id: KeeperId,
     pub inbox: Decoder,
+    /// In the reactor's set since an earlier call.
+    pub watched: bool,
 }
 
 /// Why no keeper could be had. Nothing ran.
@@ -102,7 +106,11 @@ impl Pool {
     /// Keeps a few keepers ahead of need, more where many calls run at once.
     fn ask_ahead(&mut self) {
         let Some(helper) = &mut self.helper else { return };
-        let spare = if self.idle.is_empty() && self.in_use >= FEW { (self.in_use / 2).clamp(FEW, MANY) } else { FEW };
+        let spare = if self.idle.is_empty() && self.in_use >= FEW {
+            (self.in_use / 2).clamp(FEW, MANY)
+        } else {
+            FEW
+        };
         let there = self.idle.len() + helper.pending;
         if there < FEW || self.idle.is_empty() && there < spare {
             let want = spare - there;
@@ -118,7 +126,8 @@ impl Pool {
     /// A keeper whose call is over.
     pub fn put_back(&mut self, keeper: KeeperEnd) {
         self.in_use = self.in_use.saturating_sub(1);
-        let current = keeper.id.0 == self.generation && self.helper.as_ref().is_some_and(|helper| helper.alive);
+        let current =
+            keeper.id.0 == self.generation && self.helper.as_ref().is_some_and(|helper| helper.alive);
         // The others leave when their socket closes.
         if current && keeper.inbox.is_empty() && self.idle.len() < self.demand.clamp(FEW, MANY) {
             self.idle.push(keeper);
@@ -170,7 +179,11 @@ impl Pool {
     pub fn ensure_helper(&mut self, path: &Path) -> Result<(), Refusal> {
         self.drain();
         let identity = Identity::now();
-        if self.helper.as_ref().is_some_and(|helper| helper.alive && helper.identity == identity) {
+        if self
+            .helper
+            .as_ref()
+            .is_some_and(|helper| helper.alive && helper.identity == identity)
+        {
             return Ok(());
         }
         self.retire();
@@ -186,7 +199,10 @@ impl Pool {
                 format!("{}; then {}", first.tried, second.tried)
             };
             self.retire();
-            Refusal { errno: second.errno, tried }
+            Refusal {
+                errno: second.errno,
+                tried,
+            }
         })
     }
 
@@ -196,14 +212,17 @@ impl Pool {
             errno: error.raw_os_error().unwrap_or(0),
             tried: format!("{what} {shown}: {error}"),
         };
-        let (ours, theirs) = socket::pair().map_err(|error| refusal(&error, "making a control socket for"))?;
+        let (ours, theirs) =
+            socket::pair().map_err(|error| refusal(&error, "making a control socket for"))?;
         let pid = sys::start_helper(path, c"__spawn-helper", &theirs)
             .map_err(|error| refusal(&error, "starting the helper"))?;
         drop(theirs);
         self.generation = (self.generation + 1) & 0x7fff_ffff;
         self.watch_exit(pid);
         let key = u64::from(self.generation) << 1;
-        self.reactor.watch_for_pool(key, &ours).map_err(|error| refusal(&error, "watching"))?;
+        self.reactor
+            .watch_for_pool(key, &ours)
+            .map_err(|error| refusal(&error, "watching"))?;
         self.helper = Some(Helper {
             control: ours,
             identity,
@@ -219,10 +238,11 @@ impl Pool {
         self.ask_ahead();
         let deadline = Instant::now() + ANSWER;
         while self.helper.as_ref().is_some_and(|helper| !helper.greeted) {
-            self.await_helper(deadline).map_err(|Refusal { errno, tried }| Refusal {
-                errno,
-                tried: format!("starting the helper {shown}: {tried}"),
-            })?;
+            self.await_helper(deadline)
+                .map_err(|Refusal { errno, tried }| Refusal {
+                    errno,
+                    tried: format!("starting the helper {shown}: {tried}"),
+                })?;
         }
         Ok(())
     }
@@ -231,7 +251,10 @@ impl Pool {
     /// of the host can be meant.
     fn watch_exit(&mut self, pid: Pid) {
         if let Some(pidfd) = sys::pidfd_of_child(pid)
-            && self.reactor.watch_for_pool(u64::from(self.generation) << 1 | 1, &pidfd).is_ok()
+            && self
+                .reactor
+                .watch_for_pool(u64::from(self.generation) << 1 | 1, &pidfd)
+                .is_ok()
         {
             self.leaving.insert(self.generation, pidfd);
         }
@@ -239,16 +262,26 @@ impl Pool {
 
     /// Waits for the helper's next word.
     fn await_helper(&mut self, deadline: Instant) -> Result<(), Refusal> {
-        let refusal = |errno: i32, tried: &str| Err(Refusal { errno, tried: tried.to_owned() });
+        let refusal = |errno: i32, tried: &str| {
+            Err(Refusal {
+                errno,
+                tried: tried.to_owned(),
+            })
+        };
         if let Some(helper) = &self.helper {
             let wait = deadline.saturating_duration_since(Instant::now());
             let timeout = Timespec::try_from(wait).ok();
-            let _ = rustix::event::poll(&mut [PollFd::new(&helper.control, PollFlags::IN)], timeout.as_ref());
+            let _ = rustix::event::poll(
+                &mut [PollFd::new(&helper.control, PollFlags::IN)],
+                timeout.as_ref(),
+            );
         }
         self.drain();
         match &mut self.helper {
             None => refusal(0, "no helper"),
-            Some(helper) if !helper.alive => refusal(libc::EPIPE, "it ended without a word, or is of another version"),
+            Some(helper) if !helper.alive => {
+                refusal(libc::EPIPE, "it ended without a word, or is of another version")
+            }
             Some(helper) => match helper.refused.take() {
                 Some(errno) => {
                     let error = io::Error::from_raw_os_error(errno);
@@ -293,10 +326,18 @@ impl Pool {
                     helper.greeted = version == VERSION.as_bytes();
                     helper.alive &= helper.greeted;
                 }
-                Ok(Some(FromHelper::Keeper(pid))) if helper.greeted && !helper.descriptors.is_empty() => {
+                Ok(Some(FromHelper::Keeper(pid))) if helper.greeted && helper.descriptors.len() >= 2 => {
                     helper.pending = helper.pending.saturating_sub(1);
                     let socket = Arc::new(helper.descriptors.remove(0));
-                    self.idle.push(KeeperEnd { socket, id: (self.generation, pid), inbox: Decoder::default() });
+                    let commitment = Commitment::from_descriptor(helper.descriptors.remove(0));
+                    let id = (self.generation, pid);
+                    self.idle.push(KeeperEnd {
+                        socket,
+                        commitment,
+                        id,
+                        inbox: Decoder::default(),
+                        watched: false,
+                    });
                 }
                 Ok(Some(FromHelper::NoKeeper(errno))) => {
                     helper.pending = helper.pending.saturating_sub(1);

@@ -3,15 +3,18 @@
 //! Each number is armed for one event (EPOLLONESHOT) by whoever found nothing to read or no room to write, so a
 //! slow reader costs nothing and no event comes twice. The thread reads no data. It blocks every signal.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use super::lock;
 use crate::sys;
@@ -48,7 +51,7 @@ impl Interest {
 
 /// Keys with this bit are the pool's own; the others are an environment's numbers.
 const POOL: u64 = 1 << 63;
-const WAKE: u64 = u64::MAX;
+const CLOCK: u64 = u64::MAX;
 const STACK: usize = 128 * 1024;
 
 struct Entry {
@@ -56,6 +59,7 @@ struct Entry {
     fd: Option<Arc<OwnedFd>>,
     armed: u32,
     in_epoll: bool,
+    timer: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -65,7 +69,20 @@ struct Table {
     free: VecDeque<u32>,
     envs: HashMap<EnvId, Arc<Env>>,
     next_env: u32,
-    timers: BTreeMap<(Instant, u32), ()>,
+    timers: BTreeSet<(Instant, u32)>,
+    /// What the clock is set to: the first of the times, or an earlier one that is not needed any more.
+    clock: Option<Instant>,
+}
+
+impl Table {
+    fn free(&mut self, number: u32) -> Option<Entry> {
+        let entry = self.entries.get_mut(number as usize)?.take()?;
+        self.free.push_back(number);
+        if let Some(time) = entry.timer {
+            self.timers.remove(&(time, number));
+        }
+        Some(entry)
+    }
 }
 
 struct Env {
@@ -86,16 +103,24 @@ impl Env {
 /// See the module.
 pub struct Reactor {
     epoll: OwnedFd,
-    wake: OwnedFd,
+    /// Set to the first of the table's times: a new time need not wake the thread.
+    clock: OwnedFd,
     table: Mutex<Table>,
 }
 
 impl Reactor {
     pub fn new() -> io::Result<Reactor> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        Ok(Reactor { epoll, wake, table: Mutex::default() })
+        let clock = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        epoll::add(&epoll, &clock, EventData::new_u64(CLOCK), EventFlags::IN)?;
+        Ok(Reactor {
+            epoll,
+            clock,
+            table: Mutex::default(),
+        })
     }
 
     /// Starts the thread. `on_pool` is called with the pool's keys.
@@ -107,32 +132,32 @@ impl Reactor {
                 reactor.turn(&on_pool);
             }
         };
-        std::thread::Builder::new().name("holdfast".into()).stack_size(STACK).spawn(body)?;
+        std::thread::Builder::new()
+            .name("holdfast".into())
+            .stack_size(STACK)
+            .spawn(body)?;
         Ok(())
     }
 
     fn turn(&self, on_pool: &dyn Fn(u64)) {
-        let wait = lock(&self.table).timers.keys().next().map(|(time, _)| time.saturating_duration_since(Instant::now()));
-        let timeout = wait.and_then(|wait| Timespec::try_from(wait).ok());
         let mut space = [MaybeUninit::uninit(); 64];
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut space, timeout.as_ref()) else { return };
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut space, None) else {
+            return;
+        };
         for event in events.iter() {
             match event.data.u64() {
-                WAKE => {
-                    let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-                }
+                CLOCK => self.fire_timers(),
                 key if key & POOL != 0 => on_pool(key & !POOL),
                 number => self.fire(number as u32, event.flags),
             }
-        }
-        if wait.is_some() {
-            self.fire_timers();
         }
     }
 
     fn fire(&self, number: u32, flags: EventFlags) {
         let mut table = lock(&self.table);
-        let Some(Some(entry)) = table.entries.get_mut(number as usize) else { return };
+        let Some(Some(entry)) = table.entries.get_mut(number as usize) else {
+            return;
+        };
         let closed = flags.intersects(EventFlags::HUP | EventFlags::ERR);
         let mut bits = 0;
         if closed || flags.intersects(EventFlags::IN | EventFlags::RDHUP) {
@@ -156,15 +181,15 @@ impl Reactor {
     }
 
     fn fire_timers(&self) {
+        let _ = rustix::io::read(&self.clock, &mut [0; 8]);
         let now = Instant::now();
-        loop {
-            let mut table = lock(&self.table);
-            let Some((&(time, number), ())) = table.timers.first_key_value() else { return };
-            if time > now {
-                return;
-            }
-            table.timers.remove(&(time, number));
-            drop(table);
+        let mut table = lock(&self.table);
+        table.clock = None;
+        let later = table.timers.split_off(&(now, u32::MAX));
+        let due = std::mem::replace(&mut table.timers, later);
+        self.set_clock(&mut table);
+        drop(table);
+        for (_, number) in due {
             self.notify(number);
         }
     }
@@ -172,8 +197,12 @@ impl Reactor {
     /// Says that a number is readable, whatever the kernel thinks.
     pub fn notify(&self, number: u32) {
         let table = lock(&self.table);
-        let Some(Some(entry)) = table.entries.get(number as usize) else { return };
-        let Some(env) = table.envs.get(&entry.env).cloned() else { return };
+        let Some(Some(entry)) = table.entries.get(number as usize) else {
+            return;
+        };
+        let Some(env) = table.envs.get(&entry.env).cloned() else {
+            return;
+        };
         drop(table);
         env.push(number, READABLE);
     }
@@ -182,7 +211,13 @@ impl Reactor {
         let mut table = lock(&self.table);
         let id = EnvId(table.next_env);
         table.next_env += 1;
-        table.envs.insert(id, Arc::new(Env { words: Mutex::default(), wake }));
+        table.envs.insert(
+            id,
+            Arc::new(Env {
+                words: Mutex::default(),
+                wake,
+            }),
+        );
         id
     }
 
@@ -192,7 +227,10 @@ impl Reactor {
         let owned: Vec<u32> = {
             let table = lock(&self.table);
             let of_env = |(number, entry): (usize, &Option<Entry>)| {
-                entry.as_ref().is_some_and(|entry| entry.env == env).then_some(number as u32)
+                entry
+                    .as_ref()
+                    .is_some_and(|entry| entry.env == env)
+                    .then_some(number as u32)
             };
             table.entries.iter().enumerate().filter_map(of_env).collect()
         };
@@ -204,13 +242,25 @@ impl Reactor {
 
     pub fn take(&self, env: EnvId) -> Vec<u32> {
         let env = lock(&self.table).envs.get(&env).cloned();
-        env.map(|env| std::mem::take(&mut *lock(&env.words))).unwrap_or_default()
+        env.map(|env| std::mem::take(&mut *lock(&env.words)))
+            .unwrap_or_default()
     }
 
     /// A new number.
     pub fn add(&self, env: EnvId, fd: Option<Arc<OwnedFd>>) -> u32 {
+        self.add_known(env, fd, false)
+    }
+
+    /// A new number for a descriptor that may be in the epoll set already, disarmed.
+    pub fn add_known(&self, env: EnvId, fd: Option<Arc<OwnedFd>>, in_epoll: bool) -> u32 {
         let mut table = lock(&self.table);
-        let entry = Some(Entry { env, fd, armed: 0, in_epoll: false });
+        let entry = Some(Entry {
+            env,
+            fd,
+            armed: 0,
+            in_epoll,
+            timer: None,
+        });
         // A freed number rests: a word for its former owner may still be on its way.
         if table.free.len() > 64
             && let Some(number) = table.free.pop_front()
@@ -223,23 +273,42 @@ impl Reactor {
     }
 
     pub fn get(&self, number: u32) -> Option<Arc<OwnedFd>> {
-        lock(&self.table).entries.get(number as usize)?.as_ref()?.fd.clone()
+        lock(&self.table)
+            .entries
+            .get(number as usize)?
+            .as_ref()?
+            .fd
+            .clone()
     }
 
     /// The number stands for another descriptor from now on.
-    pub fn replace(&self, number: u32, fd: Option<Arc<OwnedFd>>) {
+    pub fn replace(&self, number: u32, fd: Option<Arc<OwnedFd>>, in_epoll: bool) {
         let mut table = lock(&self.table);
-        let Some(Some(entry)) = table.entries.get_mut(number as usize) else { return };
+        let Some(Some(entry)) = table.entries.get_mut(number as usize) else {
+            return;
+        };
         self.leave(entry);
         entry.fd = fd;
+        entry.in_epoll = in_epoll;
+    }
+
+    /// Gives up a number whose descriptor lives on. Whether it stays in the epoll set, disarmed.
+    pub fn release(&self, number: u32) -> bool {
+        let mut table = lock(&self.table);
+        let Some(mut entry) = table.free(number) else {
+            return false;
+        };
+        if entry.armed != 0 {
+            self.leave(&mut entry);
+        }
+        entry.in_epoll
     }
 
     pub fn remove(&self, number: u32) {
         let mut table = lock(&self.table);
-        let Some(mut entry) = table.entries.get_mut(number as usize).and_then(Option::take) else { return };
-        self.leave(&mut entry);
-        table.free.push_back(number);
-        table.timers.retain(|&(_, other), ()| other != number);
+        if let Some(mut entry) = table.free(number) {
+            self.leave(&mut entry);
+        }
     }
 
     /// Explicitly: a copy of the descriptor in a keeper would keep the registration alive.
@@ -254,7 +323,9 @@ impl Reactor {
     /// Asks for one event.
     pub fn arm(&self, number: u32, wants: Interest) {
         let mut table = lock(&self.table);
-        let Some(Some(entry)) = table.entries.get_mut(number as usize) else { return };
+        let Some(Some(entry)) = table.entries.get_mut(number as usize) else {
+            return;
+        };
         let armed = entry.armed | wants.bits();
         if armed != entry.armed {
             entry.armed = armed;
@@ -280,20 +351,51 @@ impl Reactor {
         entry.in_epoll = done.is_ok() || entry.in_epoll;
     }
 
-    /// Wakes the number's owner at this time.
+    /// Wakes the number's owner at this time, instead of any earlier set.
     pub fn set_timer(&self, number: u32, time: Instant) {
         let mut table = lock(&self.table);
-        let first = table.timers.keys().next().is_none_or(|&(earliest, _)| time < earliest);
-        table.timers.insert((time, number), ());
-        drop(table);
-        if first {
-            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        let Some(Some(entry)) = table.entries.get_mut(number as usize) else {
+            return;
+        };
+        if let Some(before) = entry.timer.replace(time) {
+            table.timers.remove(&(before, number));
+        }
+        table.timers.insert((time, number));
+        self.set_clock(&mut table);
+    }
+
+    fn set_clock(&self, table: &mut Table) {
+        let Some(&(time, _)) = table.timers.first() else {
+            return;
+        };
+        if table.clock.is_some_and(|clock| clock <= time) {
+            return;
+        }
+        table.clock = Some(time);
+        let wait = time
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_nanos(1));
+        if let Ok(it_value) = Timespec::try_from(wait) {
+            let once = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let setting = Itimerspec {
+                it_interval: once,
+                it_value,
+            };
+            let _ = timerfd_settime(&self.clock, TimerfdTimerFlags::empty(), &setting);
         }
     }
 
     /// Watches a descriptor of the pool's.
     pub fn watch_for_pool(&self, key: u64, fd: &OwnedFd) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd.as_fd(), EventData::new_u64(POOL | key), EventFlags::IN)?)
+        Ok(epoll::add(
+            &self.epoll,
+            fd.as_fd(),
+            EventData::new_u64(POOL | key),
+            EventFlags::IN,
+        )?)
     }
 
     /// Stops watching it.

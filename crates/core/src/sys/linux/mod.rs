@@ -8,16 +8,21 @@ mod raw;
 mod shared;
 mod start;
 mod table;
+mod terminal;
 
 pub use helper::start_helper;
 pub use identity::{Attributes, Identity, duplicate, replace_process};
 pub use mode::{
-    Forked, SignalSource, become_keeper, become_mode, block_all_signals, fork, inherited_control, raise_default,
+    Forked, SignalSource, become_keeper, become_mode, block_all_signals, fork, inherited_control,
+    raise_default,
 };
 pub use process::{
-    Group, Kill, Look, Pid, Reaped, group_of, inspect, kill_child, look, peek_any, pidfd_of_child, pidfd_of_parent, reap, reap_any, reap_pidfd,
-    signal_descendant, stopped,
+    Group, Kill, Look, Pid, Reaped, group_of, inspect, kill_child, look, peek_any, pidfd_of_child,
+    pidfd_of_parent, reap, reap_any, reap_pidfd, signal_descendant, stopped,
 };
 pub use shared::SharedBytes;
 pub use start::{Failure, Plan, Stack, Started, start};
-pub use table::{children_of, descendants, every_number, name, own_children};
+pub use table::{ChildrenFile, children_of, descendants, every_number, name, own_children};
+pub use terminal::{
+    Terminal, is_ignored, let_go_of_stdio, open_descriptors, own_group, stand_apart, stop_ourselves,
+};

@@ -6,7 +6,10 @@
 //! a pidfd.
 //!
 //! Rule 2, outside: [`Group::signal`] compares the group with our own before it signals.
-#![expect(unsafe_code, reason = "waitid with WNOWAIT, __WALL and rusage, and kill, have no safe wrapper")]
+#![expect(
+    unsafe_code,
+    reason = "waitid with WNOWAIT, __WALL and rusage, and kill, have no safe wrapper"
+)]
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -85,7 +88,14 @@ fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<(Rea
     loop {
         // SAFETY: both pointers are valid for writes of their type for the length of the call.
         let result = unsafe {
-            libc::syscall(libc::SYS_waitid, kind, id, info.as_mut_ptr(), options, usage.as_mut_ptr())
+            libc::syscall(
+                libc::SYS_waitid,
+                kind,
+                id,
+                info.as_mut_ptr(),
+                options,
+                usage.as_mut_ptr(),
+            )
         };
         if result == 0 {
             break;
@@ -104,13 +114,28 @@ fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<(Rea
     // SAFETY: as above.
     let status = unsafe { info.si_status() };
     let Some(pid) = Pid::new(pid) else { return Ok(None) };
-    let exit = if info.si_code == libc::CLD_EXITED { Exit::Code(status) } else { Exit::Signal(status) };
-    Ok(Some((Reaped { pid, exit, usage: convert(&usage) }, info.si_code)))
+    let exit = if info.si_code == libc::CLD_EXITED {
+        Exit::Code(status)
+    } else {
+        Exit::Signal(status)
+    };
+    Ok(Some((
+        Reaped {
+            pid,
+            exit,
+            usage: convert(&usage),
+        },
+        info.si_code,
+    )))
 }
 
 fn convert(usage: &libc::rusage) -> Usage {
     let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-    Usage { user: micros(usage.ru_utime), system: micros(usage.ru_stime), max_rss: usage.ru_maxrss as u64 * 1024 }
+    Usage {
+        user: micros(usage.ru_utime),
+        system: micros(usage.ru_stime),
+        max_rss: usage.ru_maxrss as u64 * 1024,
+    }
 }
 
 const LOOK: i32 = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
@@ -127,7 +152,10 @@ pub fn look(pid: Pid) -> Look {
 
 /// A zombie child of ours as reaping it would show it, and leaves it.
 pub fn inspect(pid: Pid) -> Option<Reaped> {
-    waitid(libc::P_PID, pid.0 as u32, LOOK).ok().flatten().map(|(dead, _)| dead)
+    waitid(libc::P_PID, pid.0 as u32, LOOK)
+        .ok()
+        .flatten()
+        .map(|(dead, _)| dead)
 }
 
 /// Signals our live child (rule 1).
@@ -145,7 +173,10 @@ pub fn kill_child(pid: Pid, signal: i32) -> Kill {
 
 /// Reaps this child if it is a zombie.
 pub fn reap(pid: Pid) -> Option<Reaped> {
-    waitid(libc::P_PID, pid.0 as u32, REAP).ok().flatten().map(|(reaped, _)| reaped)
+    waitid(libc::P_PID, pid.0 as u32, REAP)
+        .ok()
+        .flatten()
+        .map(|(reaped, _)| reaped)
 }
 
 /// Reaps any zombie child. `Ok(None)`: children are left, all alive. `Err`: with ECHILD, no child at all.
@@ -166,7 +197,10 @@ pub fn peek_any() -> io::Result<Option<Pid>> {
 /// Takes the news that this child was stopped.
 pub fn stopped(pid: Pid) -> bool {
     let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
-    matches!(waitid(libc::P_PID, pid.0 as u32, options), Ok(Some((_, libc::CLD_STOPPED))))
+    matches!(
+        waitid(libc::P_PID, pid.0 as u32, options),
+        Ok(Some((_, libc::CLD_STOPPED)))
+    )
 }
 
 /// The process group of a child, zombies included.
@@ -212,8 +246,12 @@ impl Group {
 /// Signals a deeper descendant: through a pidfd that is opened first, after which the process table must still
 /// say that the process is a child of `parent`. False when that cannot be shown.
 pub fn signal_descendant(pid: Pid, parent: Pid, signal: i32) -> bool {
-    let Some((named, number)) = rustix::process::Signal::from_named_raw(signal).zip(pid.rustix()) else { return false };
-    let Ok(fd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else { return false };
+    let Some((named, number)) = rustix::process::Signal::from_named_raw(signal).zip(pid.rustix()) else {
+        return false;
+    };
+    let Ok(fd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else {
+        return false;
+    };
     // A /proc of another pid namespace counts differently: the number must mean the same process in both.
     if table::pid_of_pidfd(&fd) != Some(pid) || table::parent_of(pid) != Some(parent) {
         return false;

@@ -21,7 +21,9 @@ impl SharedBytes {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        NonNull::new(start.cast()).map(|start| SharedBytes { start, length }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        NonNull::new(start.cast())
+            .map(|start| SharedBytes { start, length })
+            .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
     fn byte(&self, index: usize) -> &AtomicU8 {

@@ -1,22 +1,48 @@
 //! The process table, read from /proc (proc(5)). Nothing here is trusted as it stands: a number from a list is
 //! shown to be our child, or the same process as a pidfd, before it is signalled.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 use super::process::{Look, Pid, look};
 
 /// Our own children. We have one thread. `None`: the table cannot be read.
-pub fn own_children() -> Option<Vec<Pid>> {
-    match fs::read("/proc/thread-self/children") {
-        Ok(list) => Some(numbers(&list).collect()),
+pub fn own_children(list: &mut ChildrenFile) -> Option<Vec<Pid>> {
+    let mut bytes = Vec::new();
+    match list.read(&mut bytes) {
+        Ok(()) => Some(numbers(&bytes).collect()),
         Err(_) => children_by_scan(Pid::own()?),
+    }
+}
+
+/// Our own list of children, kept open: to look the path up costs more than to read it. Not for use after a fork.
+#[derive(Default)]
+pub struct ChildrenFile(Option<File>);
+
+impl ChildrenFile {
+    fn read(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
+        let file = match &mut self.0 {
+            Some(file) => file,
+            none => none.insert(File::open("/proc/thread-self/children")?),
+        };
+        let mut chunk = [0; 4096];
+        loop {
+            let count = file.read_at(&mut chunk, into.len() as u64)?;
+            if count == 0 {
+                return Ok(());
+            }
+            into.extend_from_slice(&chunk[..count]);
+        }
     }
 }
 
 /// The children of a process, whichever of its threads started them.
 pub fn children_of(pid: Pid) -> Vec<Pid> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", pid.raw())) else { return Vec::new() };
+    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", pid.raw())) else {
+        return Vec::new();
+    };
     let mut list = Vec::new();
     for task in tasks.flatten() {
         if let Ok(children) = fs::read(task.path().join("children")) {
@@ -44,13 +70,22 @@ pub fn descendants(roots: &[Pid]) -> Vec<(Pid, Pid)> {
 
 /// Every number that is a live child of ours, found by asking: for a system without a usable /proc.
 pub fn every_number() -> Vec<Pid> {
-    let highest = fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
+    let highest = fs::read_to_string("/proc/sys/kernel/pid_max")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
     let ask = |range: std::ops::RangeInclusive<i32>| -> Vec<Pid> {
-        range.filter_map(Pid::new).filter(|&pid| look(pid) == Look::Live).collect()
+        range
+            .filter_map(Pid::new)
+            .filter(|&pid| look(pid) == Look::Live)
+            .collect()
     };
     // The kernel's default first, its largest value only where that finds nothing.
     let found = ask(2..=highest.unwrap_or(32_768));
-    if found.is_empty() && highest.is_none() { ask(32_769..=4_194_304) } else { found }
+    if found.is_empty() && highest.is_none() {
+        ask(32_769..=4_194_304)
+    } else {
+        found
+    }
 }
 
 /// The name the kernel keeps, also of a zombie. Empty where it cannot be read.
@@ -78,7 +113,11 @@ pub(super) fn pid_of_pidfd(fd: &OwnedFd) -> Option<Pid> {
 fn children_by_scan(parent: Pid) -> Option<Vec<Pid>> {
     let mut list = Vec::new();
     for entry in fs::read_dir("/proc").ok()?.flatten() {
-        let number = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::new);
+        let number = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+            .and_then(Pid::new);
         if let Some(pid) = number
             && parent_of(pid) == Some(parent)
         {
@@ -89,7 +128,9 @@ fn children_by_scan(parent: Pid) -> Option<Vec<Pid>> {
 }
 
 fn numbers(list: &[u8]) -> impl Iterator<Item = Pid> {
-    list.split(|byte| !byte.is_ascii_digit()).filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok()).filter_map(Pid::new)
+    list.split(|byte| !byte.is_ascii_digit())
+        .filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok())
+        .filter_map(Pid::new)
 }
 
 /// The name in a stat line may hold spaces and parentheses; what follows the last one is fields.
@@ -112,6 +153,9 @@ mod tests {
 
     #[test]
     fn lists_of_children_are_numbers_and_nothing_else() {
-        assert_eq!(numbers(b"12 345 1 0 99999999999 ").collect::<Vec<_>>(), [Pid::new(12), Pid::new(345)].map(Option::unwrap));
+        assert_eq!(
+            numbers(b"12 345 1 0 99999999999 ").collect::<Vec<_>>(),
+            [Pid::new(12), Pid::new(345)].map(Option::unwrap)
+        );
     }
 }

@@ -1,0 +1,117 @@
+//! The commitment: an eventfd(2) by which a keeper says that it is about to start the command, and then its pid.
+//!
+//! It is apart from the control socket so that it wakes nobody: the host looks when the pid is asked for, and when
+//! the socket has ended. A counter has no frames to be cut and no buffer to be full, and what was added before the
+//! keeper died is there after. The host takes the count at the end of every call.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+const COMMITTED: u64 = 1 << 32;
+
+/// Either end.
+pub struct Commitment(OwnedFd);
+
+/// What the count says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The clone was about to be made: from here on nobody can say that nothing ran.
+    pub committed: bool,
+    /// The command's pid.
+    pub pid: Option<i32>,
+}
+
+impl Commitment {
+    /// A new one, at zero.
+    pub fn new() -> io::Result<Commitment> {
+        Ok(Commitment(eventfd(
+            0,
+            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
+        )?))
+    }
+
+    /// The host's end, as received.
+    pub fn from_descriptor(fd: OwnedFd) -> Commitment {
+        Commitment(fd)
+    }
+
+    /// The same count, for the other side.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+
+    /// By the keeper, before the clone. Without it there is no start.
+    pub fn commit(&self) -> io::Result<()> {
+        self.add(COMMITTED)
+    }
+
+    /// By the keeper, after the clone.
+    pub fn tell_pid(&self, pid: i32) -> io::Result<()> {
+        self.add(pid.unsigned_abs().into())
+    }
+
+    fn add(&self, count: u64) -> io::Result<()> {
+        rustix::io::write(&self.0, &count.to_ne_bytes())?;
+        Ok(())
+    }
+
+    /// By the host: what was said since the last time.
+    pub fn take(&self) -> Told {
+        let mut bytes = [0; 8];
+        if rustix::io::read(&self.0, &mut bytes).is_err() {
+            return Told::default();
+        }
+        let count = u64::from_ne_bytes(bytes);
+        let pid = (count & (COMMITTED - 1)) as i32;
+        Told {
+            committed: count >= COMMITTED,
+            pid: (pid > 0).then_some(pid),
+        }
+    }
+}
+
+impl AsFd for Commitment {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_both_words_once_and_in_any_split() {
+        let ours = Commitment::new().unwrap();
+        let theirs = Commitment::from_descriptor(ours.share().unwrap());
+        assert_eq!(theirs.take(), Told::default());
+        ours.commit().unwrap();
+        assert_eq!(
+            theirs.take(),
+            Told {
+                committed: true,
+                pid: None
+            }
+        );
+        ours.tell_pid(4321).unwrap();
+        assert_eq!(
+            theirs.take(),
+            Told {
+                committed: false,
+                pid: Some(4321)
+            }
+        );
+        ours.commit().unwrap();
+        ours.tell_pid(i32::MAX).unwrap();
+        assert_eq!(
+            theirs.take(),
+            Told {
+                committed: true,
+                pid: Some(i32::MAX)
+            }
+        );
+        assert_eq!(theirs.take(), Told::default());
+    }
+}

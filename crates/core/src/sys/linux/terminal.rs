@@ -1,0 +1,98 @@
+//! What `holdfast run` needs to know and to leave as it was: terminal, descriptors, its own group.
+#![expect(
+    unsafe_code,
+    reason = "dispositions, and descriptors by number, have no safe wrapper"
+)]
+
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::termios::{OptionalActions, Termios};
+
+use super::process::Pid;
+
+/// The controlling terminal and the modes it had.
+pub struct Terminal {
+    fd: OwnedFd,
+    modes: Termios,
+}
+
+impl Terminal {
+    /// None where there is no controlling terminal.
+    pub fn open() -> Option<Terminal> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
+        let modes = rustix::termios::tcgetattr(&fd).ok()?;
+        Some(Terminal { fd, modes })
+    }
+
+    /// Puts the modes back (SIGTTOU is blocked and ignored, so this also works from the background).
+    pub fn restore(&self) {
+        let _ = rustix::termios::tcsetattr(&self.fd, OptionalActions::Drain, &self.modes);
+    }
+}
+
+/// Our own process group.
+pub fn own_group() -> Option<Pid> {
+    Pid::new(rustix::process::getpgrp().as_raw_nonzero().get())
+}
+
+/// Whether a signal is ignored.
+pub fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: reads the disposition into a valid place; sets nothing.
+    unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: zeroed, then written by the call.
+    unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// Every descriptor that is open now. Called before this process has opened any.
+pub fn open_descriptors() -> Vec<i32> {
+    let listed: Vec<i32> = match fs::read_dir("/proc/self/fd") {
+        Ok(entries) => entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect(),
+        Err(_) => (0..256).collect(),
+    };
+    // The listing's own descriptor is closed by now.
+    // SAFETY: F_GETFD changes nothing and fails on a number that is not open.
+    listed
+        .into_iter()
+        .filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
+        .collect()
+}
+
+/// /dev/null in place of these descriptors, which another process has now.
+fn null(numbers: impl Iterator<Item = i32>) {
+    let Ok(null) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
+        return;
+    };
+    let null = std::os::fd::AsRawFd::as_raw_fd(&null);
+    for fd in numbers {
+        // SAFETY: `fd` is a descriptor that no owner in this process knows of.
+        unsafe { libc::dup2(null, fd) };
+    }
+}
+
+/// In a keeper that was forked by `holdfast run`: lets go of what the command has now.
+pub fn stand_apart(inherited: &[i32]) {
+    for &fd in inherited.iter().filter(|&&fd| fd > 2) {
+        // SAFETY: inherited, and no owner in this process knows of it.
+        unsafe { libc::close(fd) };
+    }
+    null(0..=2);
+}
+
+/// Standard input and output are the command's; standard error stays for our own last word.
+pub fn let_go_of_stdio() {
+    null(0..=1);
+}
+
+/// Stops this process, as a shell expects of a job.
+pub fn stop_ourselves() {
+    // SAFETY: a signal to ourselves, by raise(3), not by number.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
