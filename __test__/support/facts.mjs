@@ -1,0 +1,84 @@
+// Facts about processes, for tests: read from the system, awaited with a deadline, never slept for.
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { setTimeout } from 'node:timers/promises'
+
+/** { state, ppid, pgrp, session, threads } of a process, or undefined where there is none. */
+export function stat(pid) {
+  let text
+  try {
+    text = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  } catch {
+    return undefined
+  }
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  const [state, ppid, pgrp, session] = fields
+  return { state, ppid: Number(ppid), pgrp: Number(pgrp), session: Number(session), threads: Number(fields[17]) }
+}
+
+/** A zombie with further threads is alive: only its first thread has left. */
+export function isAlive(pid) {
+  const found = stat(pid)
+  return found !== undefined && !('ZX'.includes(found.state) && found.threads <= 1)
+}
+
+/** Every pid that the process table holds. */
+export function allPids() {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+}
+
+/** The live processes whose environment holds this mark. Fixtures are started with MARK=<unique>. */
+export function marked(mark) {
+  return allPids().filter((pid) => {
+    try {
+      return isAlive(pid) && readFileSync(`/proc/${pid}/environ`).includes(`MARK=${mark}\0`)
+    } catch {
+      return false
+    }
+  })
+}
+
+let serial = 0
+/** A mark of its own for one test. */
+export const newMark = () => `m${process.pid}-${Date.now()}-${++serial}`
+
+export const childrenOf = (pid) => allPids().filter((other) => stat(other)?.ppid === pid)
+
+/** Open descriptors of a process: number -> what it is. */
+export function descriptors(pid) {
+  const list = new Map()
+  for (const fd of readdirSync(`/proc/${pid}/fd`)) {
+    try {
+      list.set(Number(fd), readlinkSync(`/proc/${pid}/fd/${fd}`))
+    } catch {}
+  }
+  return list
+}
+
+/** Resolves with the first truthy value of `fact()`; rejects when `deadline` ms have passed without one. */
+export async function until(fact, what, deadline = 10_000) {
+  const end = Date.now() + deadline
+  for (;;) {
+    const value = await fact()
+    if (value) return value
+    if (Date.now() > end) throw new Error(`not within ${deadline} ms: ${what}`)
+    await setTimeout(2)
+  }
+}
+
+export const gone = (pids, deadline) => until(() => pids.every((pid) => !isAlive(pid)), `end of ${pids}`, deadline)
+export const noneMarked = (mark, deadline) =>
+  until(() => marked(mark).length === 0, `end of all with ${mark}`, deadline)
+
+/** The helper of a host, and its keepers. */
+export const helpersOf = (host) => childrenOf(host).filter((pid) => comm(pid) === 'holdfast-helper')
+export const keepersOf = (helper) => childrenOf(helper).filter((pid) => comm(pid) === 'holdfast-helper')
+
+export function comm(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim()
+  } catch {
+    return undefined
+  }
+}
