@@ -9,13 +9,13 @@ import { AsyncResource } from 'node:async_hooks'
 import { threadId } from 'node:worker_threads'
 import type { EndReport, RunningCall } from '../index'
 import { unwatchSignal, watchSignal } from './abort'
-import { type Command, milliseconds, signalName, signalOption } from './command'
+import { type Command, milliseconds, oneOf, signalName, signalOption } from './command'
 import { readable } from './environment'
 import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError } from './errors'
 import { type CallEvent, Place } from './native'
 import { notices } from './notices'
 import { Pipe } from './pipe'
-import { enter, hold, letGo, lookSoon, native, open, unwatch, type Watcher, watch } from './reactor'
+import { enter, hold, letGo, native, open, unwatch, type Watcher, watch } from './reactor'
 
 export interface EndOptions {
   signal?: NodeJS.Signals | number
@@ -70,7 +70,7 @@ export abstract class Call extends AsyncResource implements Watcher {
   protected abstract onFailed(error: HoldfastError): void
   protected abstract onExited(code: number | null, signal: NodeJS.Signals | null): void
   /** The keeper drains the pipes from here on (background 'keep'). */
-  protected abstract onTaken(): void
+  protected abstract onTaken(mechanism: EndReport['mechanism']): void
   /** The last one. settle() is to follow, when all data was delivered. */
   protected abstract onEnded(report: EndReport): void
 
@@ -122,7 +122,6 @@ export abstract class Call extends AsyncResource implements Watcher {
     )
     this.number = this.numbers[0] as number
     watch(this.number, this)
-    lookSoon(this)
     calls.add(this)
     this.ref()
     if (command.signal !== undefined) watchSignal(command.signal, this)
@@ -170,10 +169,10 @@ export abstract class Call extends AsyncResource implements Watcher {
         this.onExited(event.code < 0 ? null : event.code, event.signal < 0 ? null : signalName(event.signal))
         break
       case 'taken':
-        for (const pipe of this.pipes) if (pipe?.handedOver) pipe.forget()
+        for (const pipe of this.pipes) if (pipe?.handedOver) this.closeHandedOver(pipe)
         // What was kept runs until end() or the host's death.
         this.forgetSignal()
-        this.onTaken()
+        this.onTaken(event.mechanism)
         break
       case 'ended':
         // Whatever became of the keeper, a command that was not refused has an exit.
@@ -204,23 +203,14 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   private reportOf(event: Event<'ended'>): EndReport {
-    const { outcome, mechanism, by, leftovers, leftoverCount, survivors, proofTime } = event
+    const report = reportOf(event)
     // The keeper knows one `end`; who asked for it is known here.
-    const reason = event.reason === 'end' && this.endedBy === 'abort' ? 'abort' : event.reason
-    const notice = this.error?.notice ?? noticeOf(event)
-    return {
-      outcome,
-      mechanism,
-      by,
-      reason,
-      leftovers,
-      leftoverCount,
-      released: [],
-      survivors,
-      proofTime,
-      ...(this.error && { error: this.error }),
-      ...(notice !== undefined && { notice }),
+    if (report.reason === 'end' && this.endedBy === 'abort') report.reason = 'abort'
+    if (this.error !== undefined) {
+      report.error = this.error
+      if (this.error.notice !== undefined) report.notice = this.error.notice
     }
+    return report
   }
 
   // ---- its pipes
@@ -248,13 +238,16 @@ export abstract class Call extends AsyncResource implements Watcher {
     native.handOver(this.number, handed)
   }
 
+  private closeHandedOver(pipe: Pipe): void {
+    pipe.handedOver = false
+    pipe.close()
+  }
+
   /** Everything that is still open, whether or not the keeper was to have it. */
   protected closePipes(): void {
     for (const place of this.piped) {
       const pipe = this.pipe(place)
-      if (pipe === undefined) continue
-      pipe.handedOver = false
-      pipe.close()
+      if (pipe !== undefined) this.closeHandedOver(pipe)
     }
   }
 
@@ -295,8 +288,7 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   /** @throws TypeError or RangeError for wrong options */
   end(options: EndOptions = {}): Promise<EndReport> {
-    const signal = signalOption('signal', options.signal) ?? OWN
-    const grace = milliseconds('grace', options.grace, OWN)
+    const { signal, grace } = endNumbers(options)
     // The ladder is climbed once; a later call with options of its own may shorten it.
     if (this.isLive() && (this.endedBy === undefined || signal !== OWN || grace !== OWN)) {
       this.endedBy ??= 'end'
@@ -339,8 +331,33 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 }
 
+/** @throws TypeError or RangeError for wrong options */
+function endNumbers(options: EndOptions): { signal: number; grace: number } {
+  return {
+    signal: signalOption('signal', options.signal) ?? OWN,
+    grace: milliseconds('grace', options.grace, OWN),
+  }
+}
+
 function usageOf({ userTime, systemTime, maxRss }: Usage): Usage {
   return { userTime, systemTime, maxRss }
+}
+
+function reportOf(event: Event<'ended'>): EndReport {
+  const { outcome, mechanism, by, reason, leftovers, leftoverCount, survivors, proofTime } = event
+  const notice = noticeOf(event)
+  return {
+    outcome,
+    mechanism,
+    by,
+    reason,
+    leftovers,
+    leftoverCount,
+    released: [],
+    survivors,
+    proofTime,
+    ...(notice !== undefined && { notice }),
+  }
 }
 
 function noticeOf(event: Event<'ended'>): string | undefined {
@@ -373,6 +390,39 @@ export function running(): RunningCall[] {
 
 /** Ends the calls of this thread: all are signalled before any is waited for. */
 export async function endAll(options: EndOptions & { scope?: 'thread' | 'process' } = {}): Promise<EndReport[]> {
-  if (options.scope === 'process') throw notSupported("endAll() with scope 'process'")
-  return Promise.all(Array.from(calls, (call) => call.end(options)))
+  const scope = oneOf('scope', options.scope, ['thread', 'process'])
+  const { signal, grace } = endNumbers(options)
+  const own = Array.from(calls, (call) => call.end(options))
+  if (scope !== 'process') return Promise.all(own)
+  open()
+  const others = native.endOthers(signal, grace).map((number) => new Observer(number).ended)
+  return Promise.all([...own, ...others])
+}
+
+/** Another thread's call, of which nothing but its end is told here. */
+class Observer extends AsyncResource implements Watcher {
+  readonly ended: Promise<EndReport>
+  private resolve: ((report: EndReport) => void) | undefined
+
+  constructor(private readonly number: number) {
+    super('HOLDFAST')
+    this.ended = new Promise((resolve) => {
+      this.resolve = resolve
+    })
+    watch(number, this)
+    hold()
+  }
+
+  get scope(): this {
+    return this
+  }
+
+  ready(): void {
+    for (const event of native.receive(this.number)) {
+      if (event.kind !== 'ended') continue
+      unwatch(this.number)
+      letGo()
+      this.resolve?.(reportOf(event))
+    }
+  }
 }

@@ -3,6 +3,7 @@
 import { writeSync } from 'node:fs'
 import { capabilities, probe } from './capabilities'
 import { systemCode } from './errors'
+import { channelVariables, inheritedDescriptors } from './inherit'
 import * as messages from './messages'
 import { load, version } from './native-load'
 
@@ -27,8 +28,8 @@ async function main([word, ...rest]: string[]): Promise<number> {
 function become(args: string[]): number {
   const { native, helper } = load()
   if (helper.problem !== '') throw new Error(helper.problem)
-  const env = Object.entries(process.env).map(([key, value]) => `${key}=${value}`)
-  const errno = native.execve(helper.path, ['holdfast-helper', '__run', ...args], env)
+  const env = [...Object.entries(process.env).map(([key, value]) => `${key}=${value}`), ...channelVariables()]
+  const errno = native.execve(helper.path, ['holdfast-helper', '__run', ...args], env, inheritedDescriptors())
   throw new Error(messages.cliNotReplaced(helper.path, systemCode(errno)))
 }
 

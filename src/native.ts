@@ -37,8 +37,8 @@ export type CallEvent =
    * keeper was lost and the status is unknown. Times in milliseconds, maxRss in bytes.
    */
   | { kind: 'exited'; code: number; signal: number; userTime: number; systemTime: number; maxRss: number }
-  /** The keeper has taken the pipes of handOver(); the host's copies are closed. */
-  | { kind: 'taken' }
+  /** The keeper has taken the pipes of handOver(); the host's copies are to be closed. `mechanism` holds what runs on. */
+  | { kind: 'taken'; mechanism: 'subreaper' | 'group' | 'none' }
   /** The last event of a call. The call's number is free afterwards. */
   | {
       kind: 'ended'
@@ -103,6 +103,11 @@ export interface Native {
    * call's own. False when the call has ended.
    */
   end(call: number, signal: number, grace: number): boolean
+  /**
+   * Starts the ladder of the calls of all other environments. For each a number whose receive() gives 'ended', once,
+   * and nothing else.
+   */
+  endOthers(signal: number, grace: number): number[]
   /** For background 'keep': gives the read ends to the keeper, which drains them. Answered by 'taken'. */
   handOver(call: number, pipes: number[]): boolean
   /**
@@ -117,8 +122,8 @@ export interface Native {
   close(pipe: number): void
   /** The next call starts a new helper. */
   resetHelper(): void
-  /** Replaces this process by another program: clears close-on-exec and O_NONBLOCK on 0 to 2, empties the signal mask. Returns only on failure, with the errno. */
-  execve(path: string, args: string[], env: string[]): number
+  /** Replaces this process by another program: clears close-on-exec and O_NONBLOCK on 0 to 2, and close-on-exec on `inherited` and on what `env` names, empties the signal mask. Returns only on failure, with the errno. */
+  execve(path: string, args: string[], env: string[], inherited: number[]): number
   /** Starts the helper if it is not running and returns '' or what is wrong. */
   probe(helper: string): string
 }

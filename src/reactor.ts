@@ -1,11 +1,11 @@
 /**
  * This environment's side of the addon's reactor. The addon says which calls and pipes are worth looking at
- * (readiness words); who watches that number looks. Nothing is looked at before the first turn after its
- * start, so that a burst of starts arms the reactor for all of them at once, and a start does not wait for it.
+ * (readiness words); who watches that number looks. A call is armed by its start, a pipe by a read or write that
+ * found nothing to do.
  */
 import type { AsyncResource } from 'node:async_hooks'
-import { setImmediate, setInterval } from 'node:timers'
-import { type Native, Ready } from './native'
+import { setInterval } from 'node:timers'
+import type { Native } from './native'
 import { type HelperFile, type Loaded, load } from './native-load'
 
 export interface Watcher {
@@ -44,19 +44,6 @@ function wake(): void {
     // A word may outlive its pipe or call, and reach the next one of that number: looking once too often is harmless.
     if (watcher !== undefined) enter(watcher, watcher.ready, word & 3)
   }
-}
-
-let fresh: Watcher[] = []
-
-/** Looks at a new call at the end of this turn. */
-export function lookSoon(watcher: Watcher): void {
-  if (fresh.push(watcher) === 1) setImmediate(lookNow)
-}
-
-function lookNow(): void {
-  const all = fresh
-  fresh = []
-  for (const watcher of all) enter(watcher, watcher.ready, Ready.readable)
 }
 
 /** Calls back in the call's scope. What a listener throws is uncaught, and nobody else's business. */

@@ -111,10 +111,10 @@ class RunCall extends Call {
     if (this.command.keep) this.conclude(HELD_BY_KERNEL)
   }
 
-  protected onTaken(): void {
+  protected onTaken(mechanism: EndReport['mechanism']): void {
     // Whoever awaits the result has no unref(): what was kept may not keep the host.
     this.unref()
-    this.finish(keptReport)
+    this.finish(keptReport(mechanism))
   }
 
   protected onEnded(report: EndReport): void {
@@ -180,7 +180,7 @@ class RunCall extends Call {
       duration: performance.now() - this.began,
       usage: this.usage,
       report,
-      ...(report === keptReport && { kept: viewOf(this) }),
+      ...(report.outcome === 'kept' && { kept: viewOf(this) }),
       notices: texts.filter((text) => text !== undefined),
     }
   }
@@ -243,11 +243,11 @@ interface Collected {
   readonly dropped: number
 }
 
-/** What runs on has proven nothing yet. */
-const keptReport: EndReport = Object.freeze({
+/** What runs on is held, and has proven nothing yet. */
+const keptReport = (mechanism: EndReport['mechanism']): EndReport => ({
   outcome: 'kept',
-  mechanism: 'none',
-  by: 'host',
+  mechanism,
+  by: 'keeper',
   reason: 'exit',
   leftovers: [],
   leftoverCount: 0,

@@ -67,17 +67,8 @@ impl Brood {
     pub fn names(&self) -> Vec<ProcessInfo> {
         let children = self.live(false);
         let deeper = sys::descendants(&children).into_iter().map(|(pid, _)| pid);
-        let all = children
-            .iter()
-            .copied()
-            .chain(deeper)
-            .filter(|pid| !self.own.contains(pid));
-        all.take(MAX_NAMED)
-            .map(|pid| ProcessInfo {
-                pid: pid.raw(),
-                name: sys::name(pid),
-            })
-            .collect()
+        let all = children.iter().copied().chain(deeper).filter(|pid| !self.own.contains(pid));
+        all.take(MAX_NAMED).map(|pid| ProcessInfo { pid: pid.raw(), name: sys::name(pid) }).collect()
     }
 
     /// Signals everything once: the group by its pin, the rest one by one. Stopped processes are woken, so that
@@ -99,8 +90,7 @@ impl Brood {
 
     /// Whether nothing is alive below. Takes nothing away.
     pub fn is_settled(&self) -> bool {
-        self.children()
-            .is_some_and(|list| list.iter().all(|&pid| sys::look(pid) != Look::Live))
+        self.children().is_some_and(|list| list.iter().all(|&pid| sys::look(pid) != Look::Live))
     }
 
     /// Reaps the zombies that are not the call's own, while the call goes on. Whether nothing is alive below.
@@ -127,11 +117,7 @@ impl Brood {
 
     /// Reaps every zombie.
     pub fn reap(&mut self) -> Left {
-        if self.outsiders.is_empty() {
-            self.reap_everything()
-        } else {
-            self.reap_listed()
-        }
+        if self.outsiders.is_empty() { self.reap_everything() } else { self.reap_listed() }
     }
 
     fn reap_everything(&mut self) -> Left {
@@ -186,10 +172,7 @@ impl Brood {
         if self.recording {
             self.leftover_count += 1;
             if let Some(name) = name {
-                self.leftovers.push(ProcessInfo {
-                    pid: reaped.pid.raw(),
-                    name,
-                });
+                self.leftovers.push(ProcessInfo { pid: reaped.pid.raw(), name });
             }
         }
     }
@@ -220,12 +203,7 @@ pub struct Killing {
 impl Killing {
     /// Begins; nothing is signalled before [`advance`](Killing::advance).
     pub fn new(deadline: Instant) -> Killing {
-        Killing {
-            since: Instant::now(),
-            deadline,
-            awaited: Vec::new(),
-            passes: 0,
-        }
+        Killing { since: Instant::now(), deadline, awaited: Vec::new(), passes: 0 }
     }
 
     /// Goes as far as it gets without waiting.
@@ -250,11 +228,7 @@ impl Killing {
                 group.signal(libc::SIGKILL);
             }
             // In the first pass the group and the children; whoever is deeper moves up or is found in the next.
-            let deeper = if self.passes > 1 {
-                sys::descendants(&live)
-            } else {
-                Vec::new()
-            };
+            let deeper = if self.passes > 1 { sys::descendants(&live) } else { Vec::new() };
             let mut denied = false;
             for &pid in &live {
                 match sys::kill_child(pid, libc::SIGKILL) {

@@ -34,11 +34,7 @@ pub struct Slot {
 impl Classes {
     /// Maps the page; must be done before the first fork.
     pub fn new() -> std::io::Result<Classes> {
-        Ok(Classes {
-            bytes: Rc::new(SharedBytes::new(MOST)?),
-            free: Vec::new(),
-            used: 0,
-        })
+        Ok(Classes { bytes: Rc::new(SharedBytes::new(MOST)?), free: Vec::new(), used: 0 })
     }
 
     /// A byte for a new keeper; None when there are too many.
@@ -47,10 +43,7 @@ impl Classes {
             self.used += 1;
             (self.used <= MOST).then_some(self.used - 1)
         })?;
-        let slot = Slot {
-            bytes: Rc::clone(&self.bytes),
-            index,
-        };
+        let slot = Slot { bytes: Rc::clone(&self.bytes), index };
         slot.set(Class::Idle);
         Some(slot)
     }
@@ -72,10 +65,6 @@ impl Slot {
 
     /// By the spawn helper.
     pub fn get(&self) -> Class {
-        if self.bytes.load(self.index) == Class::Idle as u8 {
-            Class::Idle
-        } else {
-            Class::Contained
-        }
+        if self.bytes.load(self.index) == Class::Idle as u8 { Class::Idle } else { Class::Contained }
     }
 }

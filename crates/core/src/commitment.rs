@@ -26,10 +26,7 @@ pub struct Told {
 impl Commitment {
     /// A new one, at zero.
     pub fn new() -> io::Result<Commitment> {
-        Ok(Commitment(eventfd(
-            0,
-            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
-        )?))
+        Ok(Commitment(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
     /// The host's end, as received.
@@ -65,10 +62,7 @@ impl Commitment {
         }
         let count = u64::from_ne_bytes(bytes);
         let pid = (count & (COMMITTED - 1)) as i32;
-        Told {
-            committed: count >= COMMITTED,
-            pid: (pid > 0).then_some(pid),
-        }
+        Told { committed: count >= COMMITTED, pid: (pid > 0).then_some(pid) }
     }
 }
 
@@ -88,30 +82,12 @@ mod tests {
         let theirs = Commitment::from_descriptor(ours.share().unwrap());
         assert_eq!(theirs.take(), Told::default());
         ours.commit().unwrap();
-        assert_eq!(
-            theirs.take(),
-            Told {
-                committed: true,
-                pid: None
-            }
-        );
+        assert_eq!(theirs.take(), Told { committed: true, pid: None });
         ours.tell_pid(4321).unwrap();
-        assert_eq!(
-            theirs.take(),
-            Told {
-                committed: false,
-                pid: Some(4321)
-            }
-        );
+        assert_eq!(theirs.take(), Told { committed: false, pid: Some(4321) });
         ours.commit().unwrap();
         ours.tell_pid(i32::MAX).unwrap();
-        assert_eq!(
-            theirs.take(),
-            Told {
-                committed: true,
-                pid: Some(i32::MAX)
-            }
-        );
+        assert_eq!(theirs.take(), Told { committed: true, pid: Some(i32::MAX) });
         assert_eq!(theirs.take(), Told::default());
     }
 }

@@ -17,9 +17,7 @@ pub fn named(env: &[String]) -> Vec<i32> {
                     let pair = flag
                         .strip_prefix("--jobserver-auth=")
                         .or_else(|| flag.strip_prefix("--jobserver-fds="));
-                    pair.into_iter()
-                        .flat_map(|pair| pair.split(','))
-                        .for_each(&mut add);
+                    pair.into_iter().flat_map(|pair| pair.split(',')).for_each(&mut add);
                 }
             }
             _ => (),
@@ -34,12 +32,8 @@ mod tests {
 
     #[test]
     fn names_of_descriptors_and_nothing_else() {
-        let env = [
-            "NODE_CHANNEL_FD=7",
-            "LISTEN_FDS=2",
-            "MAKEFLAGS=w -j4 --jobserver-auth=8,9",
-            "LISTEN_PID=12",
-        ];
+        let env =
+            ["NODE_CHANNEL_FD=7", "LISTEN_FDS=2", "MAKEFLAGS=w -j4 --jobserver-auth=8,9", "LISTEN_PID=12"];
         assert_eq!(named(&env.map(String::from)), [7, 3, 4, 8, 9]);
         let wrong = [
             "NODE_CHANNEL_FD=x",

@@ -131,9 +131,7 @@ impl Keeper {
     /// Waits for one thing to happen and deals with it.
     fn turn(&mut self) {
         let now = Instant::now();
-        let wait = self
-            .next_time(now)
-            .map(|time| time.saturating_duration_since(now));
+        let wait = self.next_time(now).map(|time| time.saturating_duration_since(now));
         let ready = self.wait(wait);
         if ready.control {
             self.receive();
@@ -155,25 +153,12 @@ impl Keeper {
         let call = self.call.as_ref()?;
         let stage = match &call.ending {
             None => call.deadline,
-            Some(Ending {
-                stage: Stage::Grace(until),
-                ..
-            }) => Some(*until),
+            Some(Ending { stage: Stage::Grace(until), .. }) => Some(*until),
             Some(Ending { reported: true, .. }) => None,
-            Some(Ending {
-                stage: Stage::Killing(killing),
-                ..
-            }) => Some(killing.deadline),
-            Some(Ending {
-                stage: Stage::Settled,
-                ..
-            }) => None,
+            Some(Ending { stage: Stage::Killing(killing), .. }) => Some(killing.deadline),
+            Some(Ending { stage: Stage::Settled, .. }) => None,
         };
-        let look_at = call
-            .starting
-            .as_ref()
-            .map(|starting| starting.look_at)
-            .filter(|&time| time > now);
+        let look_at = call.starting.as_ref().map(|starting| starting.look_at).filter(|&time| time > now);
         stage.into_iter().chain(look_at).min()
     }
 
@@ -246,14 +231,14 @@ impl Keeper {
     }
 
     fn obey(&mut self, message: ToKeeper) {
+        let mechanism = self.mechanism();
         match (message, &mut self.call) {
             (ToKeeper::Spec(spec), None) => self.start(spec),
             // One call at a time: a second spec can only come from a host that is not ours.
             (ToKeeper::Spec(_), Some(_)) => self.host_gone = true,
             // What crosses the last report on its way belongs to a call that is over. The next spec may be behind it.
             (ToKeeper::HandOver { count }, None) => {
-                self.descriptors
-                    .drain(..self.descriptors.len().min(count as usize));
+                self.descriptors.drain(..self.descriptors.len().min(count as usize));
             }
             (_, None) => (),
             (ToKeeper::Signal { signal, group: true }, Some(call)) => {
@@ -273,13 +258,9 @@ impl Keeper {
             }
             (ToKeeper::HandOver { count }, Some(call)) => {
                 let there = self.descriptors.len() >= count as usize;
-                let count = if there {
-                    count as usize
-                } else {
-                    self.descriptors.len()
-                };
+                let count = if there { count as usize } else { self.descriptors.len() };
                 call.drained.extend(self.descriptors.drain(..count));
-                FromKeeper::Taken.put(&mut self.outbox);
+                FromKeeper::Taken(mechanism).put(&mut self.outbox);
             }
         }
     }
@@ -299,11 +280,7 @@ impl Keeper {
         }
         let now = Instant::now();
         let millis = Duration::from_millis;
-        let terminal_group = if spec.same_group {
-            self.setup.terminal_group
-        } else {
-            None
-        };
+        let terminal_group = if spec.same_group { self.setup.terminal_group } else { None };
         let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
         let (background, background_grace) = (spec.background, millis(spec.background_grace));
         let mut plan = Box::new(Plan::new(spec, &descriptors, terminal_group));
@@ -320,11 +297,7 @@ impl Keeper {
                     first,
                     exited: false,
                     group: terminal_group.is_none().then(|| Group::new(first, first)),
-                    starting: Some(Starting {
-                        plan,
-                        status: started.status,
-                        look_at: now + HOLD_BACK,
-                    }),
+                    starting: Some(Starting { plan, status: started.status, look_at: now + HOLD_BACK }),
                     in_terminal: terminal_group.is_some(),
                     deadline: (timeout > 0).then(|| now + millis(timeout)),
                     kill_signal,
@@ -339,11 +312,7 @@ impl Keeper {
             }
             Err(error) => {
                 self.setup.slot.set(Class::Idle);
-                self.refuse(
-                    Step::Helper,
-                    error.raw_os_error().unwrap_or(libc::EAGAIN),
-                    Vec::new(),
-                );
+                self.refuse(Step::Helper, error.raw_os_error().unwrap_or(libc::EAGAIN), Vec::new());
             }
         }
         // The new process has copies of its own; ours would hold pipes open.
@@ -356,22 +325,12 @@ impl Keeper {
     /// Nothing was started and nothing is left.
     fn refuse(&mut self, step: Step, errno: i32, path: Vec<u8>) {
         FromKeeper::Failed { step, errno, path }.put(&mut self.outbox);
-        let facts = facts(
-            &Brood::default(),
-            self.mechanism(),
-            Outcome::Ended,
-            Reason::NotStarted,
-            0,
-        );
+        let facts = facts(&Brood::default(), self.mechanism(), Outcome::Ended, Reason::NotStarted, 0);
         FromKeeper::Ended(facts).put(&mut self.outbox);
     }
 
     fn mechanism(&self) -> Mechanism {
-        if self.setup.subreaper {
-            Mechanism::Subreaper
-        } else {
-            Mechanism::Group
-        }
+        if self.setup.subreaper { Mechanism::Subreaper } else { Mechanism::Group }
     }
 
     /// Deals with whatever has changed about the call.
@@ -401,11 +360,7 @@ impl Keeper {
             }
             if over {
                 self.setup.slot.set(Class::Idle);
-                self.table = self
-                    .call
-                    .take()
-                    .map(|call| call.brood.table.into_inner())
-                    .unwrap_or_default();
+                self.table = self.call.take().map(|call| call.brood.table.into_inner()).unwrap_or_default();
             } else if let Some(ending) = &mut call.ending {
                 ending.reported = true;
             }
@@ -452,11 +407,8 @@ impl Call {
                 FromKeeper::Failed { step, errno, path }.put(outbox);
                 // It is on its way out; there is no exit to report.
                 self.exited = true;
-                self.ending = Some(Ending {
-                    reason: Reason::NotStarted,
-                    stage: Stage::killing(),
-                    reported: false,
-                });
+                self.ending =
+                    Some(Ending { reason: Reason::NotStarted, stage: Stage::killing(), reported: false });
             }
         }
         self.starting = None;
@@ -469,9 +421,7 @@ impl Call {
         }
         if !self.exited {
             let reaped = self.brood.first.map(|exit| (exit, self.brood.usage));
-            let status = sys::inspect(self.first)
-                .map(|dead| (dead.exit, dead.usage))
-                .or(reaped);
+            let status = sys::inspect(self.first).map(|dead| (dead.exit, dead.usage)).or(reaped);
             if let Some((exit, usage)) = status {
                 self.exited = true;
                 self.deadline = None;
@@ -502,10 +452,7 @@ impl Call {
         let until = Instant::now() + grace;
         match &mut self.ending {
             None => (),
-            Some(Ending {
-                stage: Stage::Grace(earlier),
-                ..
-            }) => {
+            Some(Ending { stage: Stage::Grace(earlier), .. }) => {
                 *earlier = until.min(*earlier);
                 return;
             }
@@ -522,11 +469,7 @@ impl Call {
             self.brood.signal_all(self.group.as_ref(), signal);
             Stage::Grace(until)
         };
-        self.ending = Some(Ending {
-            reason,
-            stage,
-            reported: false,
-        });
+        self.ending = Some(Ending { reason, stage, reported: false });
     }
 
     fn is_reported(&self) -> bool {
@@ -564,13 +507,7 @@ impl Call {
             Progress::Waiting if Instant::now() < killing.deadline => return None,
             Progress::Waiting | Progress::Denied => Outcome::Survivors,
         };
-        Some(facts(
-            brood,
-            mechanism,
-            outcome,
-            *reason,
-            killing.since.elapsed().as_micros() as u64,
-        ))
+        Some(facts(brood, mechanism, outcome, *reason, killing.since.elapsed().as_micros() as u64))
     }
 
     /// Reads what kept processes print, and forgets it.
@@ -579,10 +516,7 @@ impl Call {
         self.drained.retain(|fd| {
             let mut source = [PollFd::new(fd, PollFlags::IN)];
             loop {
-                let now = rustix::event::Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 0,
-                };
+                let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
                 match rustix::event::poll(&mut source, Some(&now)) {
                     Ok(0) => return true,
                     Ok(_) => match rustix::io::read(fd, &mut bytes) {
@@ -601,11 +535,7 @@ impl Call {
 
 /// Without a subreaper an empty group is all that can be shown.
 fn ended(mechanism: Mechanism) -> Outcome {
-    if mechanism == Mechanism::Subreaper {
-        Outcome::Ended
-    } else {
-        Outcome::Unconfirmed
-    }
+    if mechanism == Mechanism::Subreaper { Outcome::Ended } else { Outcome::Unconfirmed }
 }
 
 fn facts(brood: &Brood, mechanism: Mechanism, outcome: Outcome, reason: Reason, proof_time: u64) -> EndFacts {
@@ -618,10 +548,6 @@ fn facts(brood: &Brood, mechanism: Mechanism, outcome: Outcome, reason: Reason, 
         usage: brood.usage,
         leftover_count: brood.leftover_count,
         leftovers: brood.leftovers.clone(),
-        survivors: if outcome == Outcome::Survivors {
-            brood.names()
-        } else {
-            Vec::new()
-        },
+        survivors: if outcome == Outcome::Survivors { brood.names() } else { Vec::new() },
     }
 }

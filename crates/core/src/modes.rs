@@ -25,9 +25,5 @@ pub fn spawn_helper() -> ExitCode {
         Role::Over => Ok(()),
         Role::Keeper(setup) => keeper::keep(setup).map(|_| ()),
     });
-    if done.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(OS_FILE)
-    }
+    if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(OS_FILE) }
 }

@@ -64,9 +64,8 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let text = arg.to_str().unwrap_or_default();
-        let (name, inline) = text
-            .split_once('=')
-            .map_or((text, None), |(name, value)| (name, Some(value.into())));
+        let (name, inline) =
+            text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value.into())));
         if !name.starts_with("--") || name == "--" {
             let from = args.len() - rest.len() - usize::from(name != "--");
             options.command = args[from..].to_vec();
@@ -75,9 +74,8 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
         if !["--timeout", "--grace", "--background", "--cwd"].contains(&name) {
             return Err(format!("unknown option '{name}'"));
         }
-        let value: OsString = inline
-            .or_else(|| rest.next().cloned())
-            .ok_or_else(|| format!("'{name}' needs a value"))?;
+        let value: OsString =
+            inline.or_else(|| rest.next().cloned()).ok_or_else(|| format!("'{name}' needs a value"))?;
         let shown = value.to_string_lossy();
         match name {
             "--timeout" => options.timeout = milliseconds(name, &shown)?,
@@ -92,19 +90,13 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
             }
         }
     }
-    if options.command.is_empty() {
-        Err("no command".to_owned())
-    } else {
-        Ok(options)
-    }
+    if options.command.is_empty() { Err("no command".to_owned()) } else { Ok(options) }
 }
 
 /// `500ms`, `30s`, `2m`, `1h`; a bare number counts seconds, as in timeout(1).
 fn milliseconds(name: &str, text: &str) -> Result<u64, String> {
     let wrong = || format!("'{name}' is a time like 500ms, 30s or 2m, not '{text}'");
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let factor = match unit {
         "ms" => 1.0,
@@ -116,11 +108,7 @@ fn milliseconds(name: &str, text: &str) -> Result<u64, String> {
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let result = (number * factor).ceil();
     // A time that was asked for is never "none".
-    if (0.0..1e15).contains(&result) {
-        Ok(result as u64)
-    } else {
-        Err(wrong())
-    }
+    if (0.0..1e15).contains(&result) { Ok(result as u64) } else { Err(wrong()) }
 }
 
 fn say(text: &str) {
@@ -208,10 +196,7 @@ fn supervise(options: &Options) -> io::Result<Verdict> {
     };
     runner.send_spec(options, group.is_some())?;
     let facts = runner.wait();
-    if facts
-        .as_ref()
-        .is_some_and(|facts| facts.outcome != Outcome::Survivors)
-    {
+    if facts.as_ref().is_some_and(|facts| facts.outcome != Outcome::Survivors) {
         runner.dismiss_keeper();
     }
     if let Some(terminal) = terminal {
@@ -240,12 +225,7 @@ impl Runner {
     fn send_spec(&mut self, options: &Options, same_group: bool) -> io::Result<()> {
         let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptors = vec![rustix::fs::open(".", directory, Mode::empty())?];
-        let joined = options
-            .command
-            .iter()
-            .map(|arg| arg.as_bytes())
-            .collect::<Vec<_>>()
-            .join(&0);
+        let joined = options.command.iter().map(|arg| arg.as_bytes()).collect::<Vec<_>>().join(&0);
         let env = own_environment();
         let attributes = Attributes::now();
         let spec = Spec {
@@ -277,11 +257,7 @@ impl Runner {
     /// Until the keeper's last word, or until the brood of a lost keeper is ended.
     fn wait(&mut self) -> Option<EndFacts> {
         loop {
-            let write = if self.outbox.is_empty() {
-                PollFlags::empty()
-            } else {
-                PollFlags::OUT
-            };
+            let write = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             let mut sources = [
                 PollFd::new(&self.control, PollFlags::IN | write),
                 PollFd::new(&self.signals, PollFlags::IN),
@@ -349,7 +325,7 @@ impl Runner {
         while let Some(frame) = self.inbox.next_frame().map_err(|_| ())? {
             match FromKeeper::decode(&frame).map_err(|_| ())? {
                 FromKeeper::Started => sys::let_go_of_stdio(),
-                FromKeeper::Taken => (),
+                FromKeeper::Taken(_) => (),
                 FromKeeper::Failed { step, errno, .. } => self.failure = Some((step, errno)),
                 FromKeeper::Exited { exit, .. } => self.exit = Some(exit),
                 // Until somebody continues us, and with us our group.
@@ -365,11 +341,7 @@ impl Runner {
         let first = self.commitment.take().pid.and_then(Pid::new);
         let own = first.into_iter().chain([self.keeper]).collect();
         let outsiders = std::mem::take(&mut self.strangers);
-        let mut brood = Brood {
-            own,
-            outsiders,
-            ..Brood::default()
-        };
+        let mut brood = Brood { own, outsiders, ..Brood::default() };
         let mut killing = Killing::new(Instant::now() + BUDGET);
         while killing.advance(&mut brood, None) == Progress::Waiting {
             let left = killing.deadline.saturating_duration_since(Instant::now());
@@ -431,33 +403,18 @@ mod tests {
 
     #[test]
     fn options_end_where_the_command_begins() {
-        let parsed = options(&[
-            "--timeout=1s",
-            "--grace",
-            "0",
-            "--cwd",
-            "/tmp",
-            "--",
-            "sh",
-            "--timeout",
-            "x",
-        ])
-        .unwrap();
+        let parsed =
+            options(&["--timeout=1s", "--grace", "0", "--cwd", "/tmp", "--", "sh", "--timeout", "x"])
+                .unwrap();
         assert_eq!((parsed.timeout, parsed.grace), (1_000, 0));
         assert_eq!(parsed.command, ["sh", "--timeout", "x"]);
         assert_eq!(options(&["ls", "--", "-l"]).unwrap().command, ["ls", "--", "-l"]);
-        assert_eq!(
-            options(&["--background", "keep", "ls"]).unwrap().background,
-            Background::Keep
-        );
+        assert_eq!(options(&["--background", "keep", "ls"]).unwrap().background, Background::Keep);
     }
 
     #[test]
     fn a_wrong_command_line_names_what_is_wrong() {
-        assert_eq!(
-            options(&["--tiemout", "1", "ls"]).unwrap_err(),
-            "unknown option '--tiemout'"
-        );
+        assert_eq!(options(&["--tiemout", "1", "ls"]).unwrap_err(), "unknown option '--tiemout'");
         assert_eq!(options(&["--timeout"]).unwrap_err(), "'--timeout' needs a value");
         assert_eq!(options(&["--"]).unwrap_err(), "no command");
         assert!(options(&["--background", "drop", "ls"]).is_err());

@@ -15,12 +15,7 @@ pub const MAX_DESCRIPTORS: usize = 64;
 
 /// A connected pair, close-on-exec.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::net::socketpair(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?)
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Sends what the socket takes now, never blocks. The descriptors go with the first byte, or not at all.

@@ -106,22 +106,14 @@ impl Helper {
     fn wait(&self) {
         let mut sources = vec![PollFd::new(&self.children, PollFlags::IN)];
         if !self.host_gone {
-            let write = if self.outbox.is_empty() {
-                PollFlags::empty()
-            } else {
-                PollFlags::OUT
-            };
+            let write = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             sources.push(PollFd::new(&self.control, PollFlags::IN | write));
             sources.extend(self.lifeline.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         }
         let now = Instant::now();
         let wait = match &self.sweep {
             _ if self.wanted > 0 => Some(now),
-            Some(Sweep {
-                reported: false,
-                killing,
-                ..
-            }) => Some(killing.deadline),
+            Some(Sweep { reported: false, killing, .. }) => Some(killing.deadline),
             _ => None,
         };
         let wait = wait.map(|time| time.saturating_duration_since(now));
@@ -146,25 +138,14 @@ impl Helper {
             }
         }
         while !self.host_gone {
-            match self
-                .inbox
-                .next_frame()
-                .and_then(|frame| frame.as_ref().map(ToHelper::decode).transpose())
-            {
+            match self.inbox.next_frame().and_then(|frame| frame.as_ref().map(ToHelper::decode).transpose()) {
                 Ok(Some(ToHelper::Want(count))) => self.wanted = self.wanted.saturating_add(count),
                 Ok(None) => break,
                 Err(_) => self.host_gone = true,
             }
         }
-        let mut gone = self
-            .lifeline
-            .iter()
-            .map(|fd| PollFd::new(fd, PollFlags::IN))
-            .collect::<Vec<_>>();
-        let at_once = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let mut gone = self.lifeline.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect::<Vec<_>>();
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         if !gone.is_empty() && matches!(rustix::event::poll(&mut gone, Some(&at_once)), Ok(1)) {
             self.host_gone = true;
         }
@@ -175,20 +156,13 @@ impl Helper {
         let made = socket::pair().and_then(|ends| {
             let commitment = Commitment::new()?;
             let along = commitment.share()?;
-            let slot = self
-                .classes
-                .claim()
-                .ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))?;
+            let slot = self.classes.claim().ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))?;
             Ok((ends, commitment, along, slot, sys::fork()?))
         });
         match made {
             Ok(((host_end, keeper_end), commitment, along, slot, Forked::Parent(pid))) => {
                 drop((keeper_end, commitment));
-                self.keepers.push(Keeper {
-                    pid,
-                    slot,
-                    wakings: 0,
-                });
+                self.keepers.push(Keeper { pid, slot, wakings: 0 });
                 self.send(&FromHelper::Keeper(pid.raw()), vec![host_end, along]);
             }
             Ok(((host_end, control), commitment, along, slot, Forked::Child)) => {
@@ -207,10 +181,7 @@ impl Helper {
                 }));
             }
             Err(error) => {
-                self.send(
-                    &FromHelper::NoKeeper(error.raw_os_error().unwrap_or(libc::EAGAIN)),
-                    Vec::new(),
-                );
+                self.send(&FromHelper::NoKeeper(error.raw_os_error().unwrap_or(libc::EAGAIN)), Vec::new());
             }
         }
         Ok(None)
@@ -229,37 +200,22 @@ impl Helper {
         for keeper in &mut self.keepers {
             if sys::stopped(keeper.pid) {
                 keeper.wakings += 1;
-                let signal = if keeper.wakings > WAKINGS {
-                    libc::SIGKILL
-                } else {
-                    libc::SIGCONT
-                };
+                let signal = if keeper.wakings > WAKINGS { libc::SIGKILL } else { libc::SIGCONT };
                 sys::kill_child(keeper.pid, signal);
             }
         }
         // One death at a time: what is unknown among our children then came from this keeper.
         while self.sweep.as_ref().is_none_or(|sweep| sweep.reported) {
-            let Some(index) = self
-                .keepers
-                .iter()
-                .position(|keeper| sys::look(keeper.pid) != Look::Live)
+            let Some(index) = self.keepers.iter().position(|keeper| sys::look(keeper.pid) != Look::Live)
             else {
                 return;
             };
             let keeper = self.keepers.swap_remove(index);
             sys::reap(keeper.pid);
             if keeper.slot.get() == Class::Contained {
-                let brood = Brood {
-                    recording: true,
-                    ..Brood::default()
-                };
+                let brood = Brood { recording: true, ..Brood::default() };
                 let killing = Killing::new(Instant::now() + BUDGET);
-                self.sweep = Some(Sweep {
-                    keeper: keeper.pid,
-                    brood,
-                    killing,
-                    reported: false,
-                });
+                self.sweep = Some(Sweep { keeper: keeper.pid, brood, killing, reported: false });
             }
             self.classes.release(keeper.slot);
         }
@@ -279,27 +235,15 @@ impl Helper {
         };
         let reported = std::mem::replace(&mut sweep.reported, true);
         let facts = EndFacts {
-            outcome: if self.subreaper {
-                outcome
-            } else {
-                Outcome::Unconfirmed
-            },
-            mechanism: if self.subreaper {
-                Mechanism::Subreaper
-            } else {
-                Mechanism::Group
-            },
+            outcome: if self.subreaper { outcome } else { Outcome::Unconfirmed },
+            mechanism: if self.subreaper { Mechanism::Subreaper } else { Mechanism::Group },
             by: By::Helper,
             reason: Reason::KeeperGone,
             proof_time: sweep.killing.since.elapsed().as_micros() as u64,
             usage: sweep.brood.usage,
             leftover_count: sweep.brood.leftover_count,
             leftovers: sweep.brood.leftovers.clone(),
-            survivors: if outcome == Outcome::Survivors {
-                sweep.brood.names()
-            } else {
-                Vec::new()
-            },
+            survivors: if outcome == Outcome::Survivors { sweep.brood.names() } else { Vec::new() },
         };
         let keeper = sweep.keeper.raw();
         if outcome == Outcome::Ended {
@@ -320,10 +264,7 @@ impl Helper {
     /// A child of no keeper, when no brood is being ended, can only be what an idle keeper left: nothing that lives.
     fn reap_strays(&mut self, keepers: BTreeSet<Pid>) {
         if sys::peek_any().is_ok_and(|stray| stray.is_some_and(|pid| !keepers.contains(&pid))) {
-            let mut brood = Brood {
-                outsiders: keepers,
-                ..Brood::default()
-            };
+            let mut brood = Brood { outsiders: keepers, ..Brood::default() };
             brood.reap_adopted();
         }
     }

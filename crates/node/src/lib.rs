@@ -4,10 +4,7 @@
     clippy::too_many_arguments,
     reason = "positional, because every property of an object costs a look-up"
 )]
-#![expect(
-    missing_docs,
-    reason = "documented in src/native.ts, the file that its callers read"
-)]
+#![expect(missing_docs, reason = "documented in src/native.ts, the file that its callers read")]
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,22 +20,15 @@ use napi_derive::napi;
 
 fn host() -> Result<&'static Host> {
     Host::get().map_err(|error| {
-        Error::new(
-            Status::GenericFailure,
-            format!("holdfast: starting the reactor: {error}"),
-        )
+        Error::new(Status::GenericFailure, format!("holdfast: starting the reactor: {error}"))
     })
 }
 
 /// The environment's identity, kept where N-API keeps such things.
 fn env_id(env: &Env) -> Result<EnvId> {
     let id: Option<&mut EnvId> = env.get_instance_data()?;
-    id.map(|id| *id).ok_or_else(|| {
-        Error::new(
-            Status::GenericFailure,
-            "holdfast: attach() comes first".to_owned(),
-        )
-    })
+    id.map(|id| *id)
+        .ok_or_else(|| Error::new(Status::GenericFailure, "holdfast: attach() comes first".to_owned()))
 }
 
 #[napi]
@@ -96,6 +86,7 @@ pub fn start(
     background_grace: f64,
     uid: f64,
     gid: f64,
+    best_effort: bool,
 ) -> Result<Vec<i32>> {
     let stdio: Vec<Place> = stdio.into_iter().map(place).collect();
     let id = |value: f64| (value >= 0.0).then_some(value as u32);
@@ -109,14 +100,11 @@ pub fn start(
         timeout: millis(timeout),
         kill_signal,
         grace: millis(grace),
-        background: if background == 0 {
-            Background::End
-        } else {
-            Background::Keep
-        },
+        background: if background == 0 { Background::End } else { Background::Keep },
         background_grace: millis(background_grace),
         uid: id(uid),
         gid: id(gid),
+        best_effort,
     };
     let begun = host()?.start(env_id(&env)?, &request);
     let mut numbers = Vec::with_capacity(begun.pipes.len() + 1);
@@ -171,14 +159,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn processes(list: &[ProcessInfo]) -> Option<Vec<Process>> {
-    Some(
-        list.iter()
-            .map(|process| Process {
-                pid: process.pid,
-                name: text(&process.name),
-            })
-            .collect(),
-    )
+    Some(list.iter().map(|process| Process { pid: process.pid, name: text(&process.name) }).collect())
 }
 
 fn with_usage(event: CallEvent, usage: Usage) -> CallEvent {
@@ -193,10 +174,7 @@ fn with_usage(event: CallEvent, usage: Usage) -> CallEvent {
 fn convert(event: Event) -> CallEvent {
     let none = CallEvent::default();
     match event {
-        Event::Started => CallEvent {
-            kind: "started",
-            ..none
-        },
+        Event::Started => CallEvent { kind: "started", ..none },
         Event::Failed { step, errno, path } => CallEvent {
             kind: "failed",
             step: Some(step.as_str()),
@@ -204,11 +182,7 @@ fn convert(event: Event) -> CallEvent {
             path: Some(text(&path)),
             ..none
         },
-        Event::Refused {
-            unclear,
-            errno,
-            tried,
-        } => CallEvent {
+        Event::Refused { unclear, errno, tried } => CallEvent {
             kind: "refused",
             unclear: Some(unclear),
             errno: Some(errno),
@@ -221,20 +195,9 @@ fn convert(event: Event) -> CallEvent {
                 Some(Exit::Signal(signal)) => (-1, signal),
                 None => (-1, -1),
             };
-            with_usage(
-                CallEvent {
-                    kind: "exited",
-                    code: Some(code),
-                    signal: Some(signal),
-                    ..none
-                },
-                usage,
-            )
+            with_usage(CallEvent { kind: "exited", code: Some(code), signal: Some(signal), ..none }, usage)
         }
-        Event::Taken => CallEvent {
-            kind: "taken",
-            ..none
-        },
+        Event::Taken(mechanism) => CallEvent { kind: "taken", mechanism: Some(mechanism.as_str()), ..none },
         Event::Ended(facts) => with_usage(
             CallEvent {
                 kind: "ended",
@@ -266,6 +229,11 @@ pub fn signal(call: u32, signal: i32, group: bool) -> Result<bool> {
 #[napi]
 pub fn end(call: u32, signal: i32, grace: f64) -> Result<bool> {
     Ok(host()?.end(call, signal, grace.ceil() as i64))
+}
+
+#[napi]
+pub fn end_others(env: Env, signal: i32, grace: f64) -> Result<Vec<u32>> {
+    Ok(host()?.end_others(env_id(&env)?, signal, grace.ceil() as i64))
 }
 
 #[napi]
@@ -315,11 +283,9 @@ pub fn reset_helper() -> Result<()> {
 }
 
 #[napi]
-pub fn execve(path: String, args: Vec<String>, env: Vec<String>) -> i32 {
-    let keep = inherit::named(&env);
-    sys::replace_process(&path, &args, &env, &keep)
-        .raw_os_error()
-        .unwrap_or(22)
+pub fn execve(path: String, args: Vec<String>, env: Vec<String>, inherited: Vec<i32>) -> i32 {
+    let keep = [inherit::named(&env), inherited].concat();
+    sys::replace_process(&path, &args, &env, &keep).raw_os_error().unwrap_or(22)
 }
 
 #[napi]

@@ -38,11 +38,7 @@ impl<'a> Reader<'a> {
     }
 
     pub fn end(self) -> Result<(), Error> {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::Malformed)
-        }
+        if self.0.is_empty() { Ok(()) } else { Err(Error::Malformed) }
     }
 }
 

@@ -55,10 +55,7 @@ impl Decoder {
             self.buffer.reserve(missing);
             return Ok(None);
         };
-        let frame = Frame {
-            kind,
-            payload: payload.to_vec(),
-        };
+        let frame = Frame { kind, payload: payload.to_vec() };
         self.start += HEADER + frame.payload.len();
         if self.start == self.buffer.len() {
             // A keeper lives for many calls: one large spec must not stay in its memory.

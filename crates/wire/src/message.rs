@@ -167,11 +167,7 @@ impl Usage {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
-        Ok(Usage {
-            user: reader.u64()?,
-            system: reader.u64()?,
-            max_rss: reader.u64()?,
-        })
+        Ok(Usage { user: reader.u64()?, system: reader.u64()?, max_rss: reader.u64()? })
     }
 }
 
@@ -209,12 +205,7 @@ pub struct EndFacts {
 
 impl EndFacts {
     fn put(&self, into: &mut Vec<u8>) {
-        into.extend([
-            self.outcome as u8,
-            self.mechanism as u8,
-            self.by as u8,
-            self.reason as u8,
-        ]);
+        into.extend([self.outcome as u8, self.mechanism as u8, self.by as u8, self.reason as u8]);
         into.extend(self.proof_time.to_le_bytes());
         self.usage.put(into);
         into.extend(self.leftover_count.to_le_bytes());
@@ -251,14 +242,7 @@ fn read_processes(reader: &mut Reader<'_>) -> Result<Vec<ProcessInfo>, Error> {
     if count > crate::MAX_NAMED {
         return Err(Error::Malformed);
     }
-    (0..count)
-        .map(|_| {
-            Ok(ProcessInfo {
-                pid: reader.i32()?,
-                name: reader.string()?.to_vec(),
-            })
-        })
-        .collect()
+    (0..count).map(|_| Ok(ProcessInfo { pid: reader.i32()?, name: reader.string()?.to_vec() })).collect()
 }
 
 /// Host to keeper.
@@ -295,14 +279,8 @@ impl ToKeeper {
         }
         let mut reader = Reader(&frame.payload);
         let message = match frame.kind {
-            kind::SIGNAL => ToKeeper::Signal {
-                signal: reader.i32()?,
-                group: reader.u8()? != 0,
-            },
-            kind::END => ToKeeper::End {
-                signal: reader.i32()?,
-                grace: reader.u64()? as i64,
-            },
+            kind::SIGNAL => ToKeeper::Signal { signal: reader.i32()?, group: reader.u8()? != 0 },
+            kind::END => ToKeeper::End { signal: reader.i32()?, grace: reader.u64()? as i64 },
             kind::HAND_OVER => ToKeeper::HandOver { count: reader.u32()? },
             other => return Err(Error::UnknownKind(other)),
         };
@@ -358,8 +336,8 @@ pub enum FromKeeper {
         /// Its usage.
         usage: Usage,
     },
-    /// The handed-over pipes are drained from now on.
-    Taken,
+    /// The handed-over pipes are drained from now on, and this holds what runs on.
+    Taken(Mechanism),
     /// The call's last message.
     Ended(EndFacts),
     /// The first process was stopped (in a terminal's group only).
@@ -383,12 +361,9 @@ impl FromKeeper {
                     1 => Exit::Signal(reader.i32()?),
                     _ => return Err(Error::Malformed),
                 };
-                FromKeeper::Exited {
-                    exit,
-                    usage: Usage::read(&mut reader)?,
-                }
+                FromKeeper::Exited { exit, usage: Usage::read(&mut reader)? }
             }
-            kind::TAKEN => FromKeeper::Taken,
+            kind::TAKEN => FromKeeper::Taken(Mechanism::read(&mut reader)?),
             kind::ENDED => FromKeeper::Ended(EndFacts::read(&mut reader)?),
             kind::STOPPED => FromKeeper::Stopped,
             other => return Err(Error::UnknownKind(other)),
@@ -415,7 +390,7 @@ impl FromKeeper {
                 into.extend(number.to_le_bytes());
                 usage.put(into);
             }),
-            FromKeeper::Taken => put_frame(into, kind::TAKEN, |_| ()),
+            FromKeeper::Taken(mechanism) => put_frame(into, kind::TAKEN, |into| into.push(*mechanism as u8)),
             FromKeeper::Ended(facts) => put_frame(into, kind::ENDED, |into| facts.put(into)),
             FromKeeper::Stopped => put_frame(into, kind::STOPPED, |_| ()),
         }
@@ -474,10 +449,9 @@ impl FromHelper {
             kind::HELLO => FromHelper::Hello(reader.string()?.to_vec()),
             kind::KEEPER => FromHelper::Keeper(reader.i32()?),
             kind::NO_KEEPER => FromHelper::NoKeeper(reader.i32()?),
-            kind::KEEPER_ENDED => FromHelper::KeeperEnded {
-                keeper: reader.i32()?,
-                facts: EndFacts::read(&mut reader)?,
-            },
+            kind::KEEPER_ENDED => {
+                FromHelper::KeeperEnded { keeper: reader.i32()?, facts: EndFacts::read(&mut reader)? }
+            }
             other => return Err(Error::UnknownKind(other)),
         };
         reader.end()?;

@@ -5,17 +5,22 @@
 //! is tried once more; the command's ends of the pipes are kept until `committed` for that.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{By, EndFacts, Exit, FromKeeper, Mechanism, Outcome, Reason, Step, Usage};
+use holdfast_wire::{
+    By, Decoder, EndFacts, Exit, FromKeeper, Mechanism, Outcome, Reason, Step, ToKeeper, Usage,
+};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::lock;
-use super::pool::{KeeperEnd, KeeperId, Pool};
+use super::plain::Plain;
+use super::pool::{KeeperEnd, KeeperId, Pool, Refusal};
 use crate::keeper::BUDGET;
 use crate::socket::{self, Outbox, Received};
 
@@ -49,8 +54,8 @@ pub enum Event {
     },
     /// The first process ended; None when nobody can know how.
     Exited(Option<Exit>, Usage),
-    /// The keeper drains the pipes.
-    Taken,
+    /// The keeper drains the pipes, and holds what runs on by this.
+    Taken(Mechanism),
     /// The last one.
     Ended(EndFacts),
 }
@@ -62,6 +67,9 @@ pub struct Call {
     descriptors: Vec<OwnedFd>,
     attempts: u32,
     keeper: Option<KeeperEnd>,
+    /// In place of a keeper.
+    plain: Option<Plain>,
+    best_effort: bool,
     changed_socket: bool,
     outbox: Outbox,
     began: Instant,
@@ -73,18 +81,24 @@ pub struct Call {
     /// The keeper's socket has ended, since then.
     lost: Option<Instant>,
     reusable: bool,
-    over: bool,
+    /// The end, once it is there.
+    over: Option<EndFacts>,
+    /// Numbers of other environments that wait for it.
+    pub observers: Vec<u32>,
     events: VecDeque<Event>,
 }
 
 impl Call {
-    pub fn new(helper: PathBuf, spec: Vec<u8>, descriptors: Vec<OwnedFd>) -> Call {
+    /// `best_effort`: without a helper as a plain child.
+    pub fn new(helper: PathBuf, spec: Vec<u8>, descriptors: Vec<OwnedFd>, best_effort: bool) -> Call {
         Call {
             helper,
             spec,
             descriptors,
             attempts: 0,
             keeper: None,
+            plain: None,
+            best_effort,
             changed_socket: false,
             outbox: Outbox::default(),
             began: Instant::now(),
@@ -95,20 +109,17 @@ impl Call {
             exited: false,
             lost: None,
             reusable: false,
-            over: false,
+            over: None,
+            observers: Vec::new(),
             events: VecDeque::new(),
         }
     }
 
     /// A call that the host itself could not prepare.
     pub fn failed(step: Step, error: &io::Error, cwd: &str) -> Call {
-        let mut call = Call::new(PathBuf::new(), Vec::new(), Vec::new());
+        let mut call = Call::new(PathBuf::new(), Vec::new(), Vec::new(), false);
         let path = if step == Step::Cwd { cwd.into() } else { Vec::new() };
-        call.events.push_back(Event::Failed {
-            step,
-            errno: error.raw_os_error().unwrap_or(0),
-            path,
-        });
+        call.events.push_back(Event::Failed { step, errno: error.raw_os_error().unwrap_or(0), path });
         call.finish(facts(Outcome::Ended, Reason::NotStarted));
         call
     }
@@ -117,7 +128,7 @@ impl Call {
     pub fn socket(&self) -> (Option<Arc<OwnedFd>>, bool) {
         match &self.keeper {
             Some(keeper) => (Some(Arc::clone(&keeper.socket)), keeper.watched),
-            None => (None, false),
+            None => (self.plain.as_ref().map(|plain| Arc::clone(&plain.pidfd)), false),
         }
     }
 
@@ -134,8 +145,18 @@ impl Call {
         !self.outbox.is_empty()
     }
 
+    /// Something to tell that no descriptor will announce.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     pub fn is_over(&self) -> bool {
-        self.over
+        self.over.is_some()
+    }
+
+    /// What its observers are told: a call that its environment took along was not seen to end.
+    pub fn facts(&self) -> EndFacts {
+        self.over.clone().unwrap_or_else(|| facts(Outcome::Unconfirmed, Reason::HostGone))
     }
 
     pub fn take_events(&mut self) -> Vec<Event> {
@@ -158,6 +179,9 @@ impl Call {
 
     /// When to look again although nothing arrived.
     pub fn next_time(&self) -> Option<Instant> {
+        if let Some(plain) = &self.plain {
+            return plain.next_time();
+        }
         match (self.lost, self.shut) {
             (Some(lost), _) => Some(lost + BUDGET + PATIENCE),
             _ if self.committed => None,
@@ -175,7 +199,7 @@ impl Call {
             for _ in 0..=32 {
                 let keeper = match pool.acquire(&self.helper) {
                     Ok(keeper) => keeper,
-                    Err(refusal) => return self.refuse(false, refusal.errno, refusal.tried),
+                    Err(refusal) => return self.go_without(refusal),
                 };
                 match self.send_to(&keeper) {
                     Ok(()) => {
@@ -198,6 +222,40 @@ impl Call {
         self.refuse(false, libc::EPIPE, last);
     }
 
+    /// No helper is to be had: a plain child where the caller allows that, else the refusal.
+    fn go_without(&mut self, refusal: Refusal) {
+        if !self.best_effort {
+            return self.refuse(false, refusal.errno, refusal.tried);
+        }
+        let mut decoder = Decoder::default();
+        decoder.feed(&self.spec);
+        let Ok(Some(Ok(ToKeeper::Spec(spec)))) =
+            decoder.next_frame().map(|frame| frame.map(ToKeeper::decode))
+        else {
+            return self.refuse(false, refusal.errno, refusal.tried);
+        };
+        match Plain::start(&spec, &self.descriptors) {
+            Ok(plain) => {
+                self.pid = Some(plain.pid.raw());
+                self.plain = Some(plain);
+                self.committed = true;
+                self.started = true;
+                self.changed_socket = true;
+                self.descriptors.clear();
+                self.events.push_back(Event::Started);
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(0);
+                // std does not say which step failed.
+                let there =
+                    spec.cwd().is_empty() || Path::new(OsStr::from_bytes(spec.cwd().to_bytes())).is_dir();
+                let (step, path) = if there { (Step::Program, spec.file()) } else { (Step::Cwd, spec.cwd()) };
+                self.events.push_back(Event::Failed { step, errno, path: path.to_bytes().to_vec() });
+                self.finish(facts(Outcome::Ended, Reason::NotStarted));
+            }
+        }
+    }
+
     fn send_to(&mut self, keeper: &KeeperEnd) -> io::Result<()> {
         let along: Vec<_> = self.descriptors.iter().map(AsFd::as_fd).collect();
         let sent = socket::send(keeper.socket.as_fd(), &self.spec, &along)?;
@@ -207,9 +265,14 @@ impl Call {
         Ok(())
     }
 
+    /// Signals, where the host itself is the parent.
+    pub fn plain(&mut self) -> Option<&mut Plain> {
+        self.plain.as_mut().filter(|_| self.over.is_none())
+    }
+
     /// Queues a message. False when the call has ended or its keeper is gone.
     pub fn post(&mut self, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) -> bool {
-        let Some(keeper) = self.keeper.as_ref().filter(|_| !self.over && self.lost.is_none()) else {
+        let Some(keeper) = self.keeper.as_ref().filter(|_| self.over.is_none() && self.lost.is_none()) else {
             return false;
         };
         self.outbox.push(bytes, descriptors);
@@ -222,23 +285,17 @@ impl Call {
     pub fn await_pid(&mut self, wait: Duration, pool: &Mutex<Pool>) {
         let deadline = Instant::now() + wait;
         loop {
-            if self.pid.is_none() && !self.over {
+            if self.pid.is_none() && self.over.is_none() {
                 self.look_at_commitment();
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if self.pid.is_some() || self.over || self.lost.is_some() || left.is_zero() {
+            if self.pid.is_some() || self.over.is_some() || self.lost.is_some() || left.is_zero() {
                 return;
             }
             let Some(keeper) = &self.keeper else { return };
-            let flags = if self.has_output() {
-                PollFlags::IN | PollFlags::OUT
-            } else {
-                PollFlags::IN
-            };
-            let mut sources = [
-                PollFd::new(&keeper.commitment, PollFlags::IN),
-                PollFd::new(&keeper.socket, flags),
-            ];
+            let flags = if self.has_output() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let mut sources =
+                [PollFd::new(&keeper.commitment, PollFlags::IN), PollFd::new(&keeper.socket, flags)];
             let timeout = Timespec::try_from(left).ok();
             if !matches!(rustix::event::poll(&mut sources, timeout.as_ref()), Ok(1..))
                 || sources[1].revents().is_empty()
@@ -255,8 +312,17 @@ impl Call {
 
     /// Takes in what has arrived, and the time that has passed.
     pub fn receive(&mut self, pool: &Mutex<Pool>) {
+        if let Some(plain) = self.plain() {
+            if let Some((exit, usage)) = plain.advance() {
+                let reason = plain.reason;
+                self.exited = true;
+                self.events.push_back(Event::Exited(exit, usage));
+                self.finish(EndFacts { usage, ..facts(Outcome::Unconfirmed, reason) });
+            }
+            return;
+        }
         self.read(pool);
-        if self.over {
+        if self.over.is_some() {
             return;
         }
         if self.lost.is_some() {
@@ -283,7 +349,7 @@ impl Call {
     }
 
     fn read(&mut self, pool: &Mutex<Pool>) {
-        while !self.over && self.lost.is_none() {
+        while self.over.is_none() && self.lost.is_none() {
             let Some(keeper) = &mut self.keeper else { return };
             let _ = self.outbox.flush(keeper.socket.as_fd());
             let mut bytes = [0; 4096];
@@ -304,7 +370,7 @@ impl Call {
                     }
                 }
             }
-            if ended && !self.over {
+            if ended && self.over.is_none() {
                 self.lose(pool);
             }
         }
@@ -328,7 +394,7 @@ impl Call {
                 self.exited = true;
                 self.events.push_back(Event::Exited(Some(exit), usage));
             }
-            FromKeeper::Taken => self.events.push_back(Event::Taken),
+            FromKeeper::Taken(mechanism) => self.events.push_back(Event::Taken(mechanism)),
             FromKeeper::Stopped => (),
             FromKeeper::Ended(facts) => {
                 self.look_at_commitment();
@@ -364,11 +430,7 @@ impl Call {
         self.lost = Some(Instant::now());
         if !self.started && !self.exited {
             let tried = "the keeper was lost while it started the command".to_owned();
-            self.events.push_back(Event::Refused {
-                unclear: true,
-                errno: libc::EPIPE,
-                tried,
-            });
+            self.events.push_back(Event::Refused { unclear: true, errno: libc::EPIPE, tried });
         } else if !self.exited {
             self.events.push_back(Event::Exited(None, Usage::default()));
         }
@@ -392,21 +454,13 @@ impl Call {
     }
 
     fn refuse(&mut self, unclear: bool, errno: i32, tried: String) {
-        self.events.push_back(Event::Refused {
-            unclear,
-            errno,
-            tried,
-        });
-        let outcome = if unclear {
-            Outcome::Unconfirmed
-        } else {
-            Outcome::Ended
-        };
+        self.events.push_back(Event::Refused { unclear, errno, tried });
+        let outcome = if unclear { Outcome::Unconfirmed } else { Outcome::Ended };
         self.finish(facts(outcome, Reason::NotStarted));
     }
 
     fn finish(&mut self, facts: EndFacts) {
-        self.over = true;
+        self.over = Some(facts.clone());
         self.descriptors.clear();
         self.events.push_back(Event::Ended(facts));
     }

@@ -8,6 +8,7 @@
 //! Locks are taken in the order call, pool, reactor.
 
 mod call;
+mod plain;
 mod pool;
 mod reactor;
 
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use holdfast_wire::{Background, NO_DESCRIPTOR, Spec, Step, ToKeeper};
+use holdfast_wire::{Background, EndFacts, NO_DESCRIPTOR, Spec, Step, ToKeeper};
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 
@@ -75,6 +76,8 @@ pub struct Request<'a> {
     pub uid: Option<u32>,
     /// Group, or the host's.
     pub gid: Option<u32>,
+    /// Without a helper as a plain child.
+    pub best_effort: bool,
 }
 
 /// A call's numbers.
@@ -90,6 +93,8 @@ pub struct Host {
     reactor: Arc<Reactor>,
     pool: Arc<Mutex<Pool>>,
     calls: Mutex<HashMap<u32, Arc<Mutex<Call>>>>,
+    /// Ends of other environments' calls, by the number of who waits for it.
+    observed: Mutex<HashMap<u32, EndFacts>>,
 }
 
 /// A panic while a lock was held must not take every later call with it.
@@ -106,11 +111,7 @@ impl Host {
         }
         let reactor = Arc::new(Reactor::new()?);
         let pool = Arc::new(Mutex::new(Pool::new(Arc::clone(&reactor))));
-        let host = Host {
-            reactor,
-            pool,
-            calls: Mutex::default(),
-        };
+        let host = Host { reactor, pool, calls: Mutex::default(), observed: Mutex::default() };
         // The loser of a race of two threads has started no thread yet.
         if HOST.set(host).is_ok()
             && let Some(host) = HOST.get()
@@ -131,7 +132,9 @@ impl Host {
         for number in self.reactor.detach(env) {
             let call = lock(&self.calls).remove(&number);
             if let Some(call) = call {
-                lock(&call).give_back(false, &mut lock(&self.pool));
+                let mut call = lock(&call);
+                self.tell_observers(&mut call);
+                call.give_back(false, &mut lock(&self.pool));
             }
         }
     }
@@ -147,7 +150,7 @@ impl Host {
         let prepared = self.prepare(env, request, &mut pipes);
         let mut call = match prepared {
             Ok((spec, descriptors)) => {
-                let mut call = Call::new(request.helper.clone(), spec, descriptors);
+                let mut call = Call::new(request.helper.clone(), spec, descriptors, request.best_effort);
                 call.send(&mut lock(&self.pool));
                 call
             }
@@ -155,9 +158,10 @@ impl Host {
         };
         let (socket, watched) = call.socket();
         let number = self.reactor.add_known(env, socket, watched);
-        if call.is_over() {
+        if call.is_over() || call.has_events() {
             self.reactor.notify(number);
-        } else {
+        }
+        if !call.is_over() {
             self.rearm(number, &mut call);
         }
         lock(&self.calls).insert(number, Arc::new(Mutex::new(call)));
@@ -193,11 +197,7 @@ impl Host {
             return Err((Step::Stdio, io::Error::from_raw_os_error(libc::EMFILE)));
         }
         let attributes = Attributes::now();
-        let own = if request.env.is_none() {
-            own_environment()
-        } else {
-            Vec::new()
-        };
+        let own = if request.env.is_none() { own_environment() } else { Vec::new() };
         let env = request.env.map_or(own.as_slice(), str::as_bytes);
         let spec = Spec {
             file: request.file.as_bytes(),
@@ -238,7 +238,9 @@ impl Host {
     /// What has arrived for a call. With `ended` its number is free.
     pub fn receive(&self, number: u32) -> Vec<Event> {
         let Some(call) = self.call(number) else {
-            return Vec::new();
+            let Some(facts) = lock(&self.observed).remove(&number) else { return Vec::new() };
+            self.reactor.remove(number);
+            return vec![Event::Ended(facts)];
         };
         let mut call = lock(&call);
         call.receive(&self.pool);
@@ -254,6 +256,7 @@ impl Host {
     fn forget(&self, number: u32, call: &mut Call) {
         let watched = self.reactor.release(number);
         lock(&self.calls).remove(&number);
+        self.tell_observers(call);
         call.give_back(watched, &mut lock(&self.pool));
     }
 
@@ -268,39 +271,67 @@ impl Host {
         if let Some(keeper) = call.awaited_keeper() {
             lock(&self.pool).notify_when_ended(keeper, number);
         } else {
-            let wants = if call.has_output() {
-                Interest::Both
-            } else {
-                Interest::Readable
-            };
+            let wants = if call.has_output() { Interest::Both } else { Interest::Readable };
             self.reactor.arm(number, wants);
         }
     }
 
     /// Hands a signal to the keeper. False when the call has ended.
     pub fn signal(&self, number: u32, signal: i32, group: bool) -> bool {
-        self.post(
-            number,
-            |bytes| ToKeeper::put_signal(bytes, signal, group),
-            Vec::new(),
-        )
+        if let Some(call) = self.call(number)
+            && let Some(plain) = lock(&call).plain()
+        {
+            return plain.signal(signal, group);
+        }
+        self.post(number, |bytes| ToKeeper::put_signal(bytes, signal, group), Vec::new())
     }
 
     /// Starts the ladder; -1 stands for the call's own. False when the call has ended.
     pub fn end(&self, number: u32, signal: i32, grace: i64) -> bool {
-        self.post(
-            number,
-            |bytes| ToKeeper::put_end(bytes, signal, grace),
-            Vec::new(),
-        )
+        if let Some(call) = self.call(number)
+            && let Some(plain) = lock(&call).plain()
+        {
+            plain.end(signal, grace);
+            if let Some(time) = plain.next_time() {
+                self.reactor.set_timer(number, time);
+            }
+            return true;
+        }
+        self.post(number, |bytes| ToKeeper::put_end(bytes, signal, grace), Vec::new())
+    }
+
+    /// Starts the ladder of every other environment's calls. For each a number whose [`receive`](Host::receive) gives
+    /// the end, and nothing else.
+    pub fn end_others(&self, env: EnvId, signal: i32, grace: i64) -> Vec<u32> {
+        let all: Vec<u32> = lock(&self.calls).keys().copied().collect();
+        let others =
+            all.into_iter().filter(|&number| self.reactor.owner(number).is_some_and(|owner| owner != env));
+        let mut waiting = Vec::new();
+        for number in others {
+            let Some(call) = self.call(number) else { continue };
+            let mut call = lock(&call);
+            if !call.is_over() {
+                let observer = self.reactor.add(env, None);
+                call.observers.push(observer);
+                waiting.push(observer);
+                drop(call);
+                self.end(number, signal, grace);
+            }
+        }
+        waiting
+    }
+
+    fn tell_observers(&self, call: &mut Call) {
+        for observer in std::mem::take(&mut call.observers) {
+            lock(&self.observed).insert(observer, call.facts());
+            self.reactor.notify(observer);
+        }
     }
 
     /// Gives read ends to the keeper; the host's copies are closed when it has answered.
     pub fn hand_over(&self, number: u32, pipes: &[u32]) -> bool {
-        let copies: Option<Vec<OwnedFd>> = pipes
-            .iter()
-            .map(|&pipe| self.reactor.get(pipe)?.try_clone().ok())
-            .collect();
+        let copies: Option<Vec<OwnedFd>> =
+            pipes.iter().map(|&pipe| self.reactor.get(pipe)?.try_clone().ok()).collect();
         let Some(copies) = copies else { return false };
         let count = copies.len() as u32;
         self.post(number, |bytes| ToKeeper::put_hand_over(bytes, count), copies)
@@ -363,9 +394,7 @@ impl Host {
 
     /// Starts the helper if it does not run.
     pub fn probe(&self, helper: &std::path::Path) -> Result<(), String> {
-        lock(&self.pool)
-            .ensure_helper(helper)
-            .map_err(|refusal| refusal.tried)
+        lock(&self.pool).ensure_helper(helper).map_err(|refusal| refusal.tried)
     }
 }
 

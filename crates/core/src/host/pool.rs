@@ -106,11 +106,8 @@ impl Pool {
     /// Keeps a few keepers ahead of need, more where many calls run at once.
     fn ask_ahead(&mut self) {
         let Some(helper) = &mut self.helper else { return };
-        let spare = if self.idle.is_empty() && self.in_use >= FEW {
-            (self.in_use / 2).clamp(FEW, MANY)
-        } else {
-            FEW
-        };
+        let spare =
+            if self.idle.is_empty() && self.in_use >= FEW { (self.in_use / 2).clamp(FEW, MANY) } else { FEW };
         let there = self.idle.len() + helper.pending;
         if there < FEW || self.idle.is_empty() && there < spare {
             let want = spare - there;
@@ -179,11 +176,7 @@ impl Pool {
     pub fn ensure_helper(&mut self, path: &Path) -> Result<(), Refusal> {
         self.drain();
         let identity = Identity::now();
-        if self
-            .helper
-            .as_ref()
-            .is_some_and(|helper| helper.alive && helper.identity == identity)
-        {
+        if self.helper.as_ref().is_some_and(|helper| helper.alive && helper.identity == identity) {
             return Ok(());
         }
         self.retire();
@@ -199,10 +192,7 @@ impl Pool {
                 format!("{}; then {}", first.tried, second.tried)
             };
             self.retire();
-            Refusal {
-                errno: second.errno,
-                tried,
-            }
+            Refusal { errno: second.errno, tried }
         })
     }
 
@@ -220,9 +210,7 @@ impl Pool {
         self.generation = (self.generation + 1) & 0x7fff_ffff;
         self.watch_exit(pid);
         let key = u64::from(self.generation) << 1;
-        self.reactor
-            .watch_for_pool(key, &ours)
-            .map_err(|error| refusal(&error, "watching"))?;
+        self.reactor.watch_for_pool(key, &ours).map_err(|error| refusal(&error, "watching"))?;
         self.helper = Some(Helper {
             control: ours,
             identity,
@@ -238,11 +226,10 @@ impl Pool {
         self.ask_ahead();
         let deadline = Instant::now() + ANSWER;
         while self.helper.as_ref().is_some_and(|helper| !helper.greeted) {
-            self.await_helper(deadline)
-                .map_err(|Refusal { errno, tried }| Refusal {
-                    errno,
-                    tried: format!("starting the helper {shown}: {tried}"),
-                })?;
+            self.await_helper(deadline).map_err(|Refusal { errno, tried }| Refusal {
+                errno,
+                tried: format!("starting the helper {shown}: {tried}"),
+            })?;
         }
         Ok(())
     }
@@ -251,10 +238,7 @@ impl Pool {
     /// of the host can be meant.
     fn watch_exit(&mut self, pid: Pid) {
         if let Some(pidfd) = sys::pidfd_of_child(pid)
-            && self
-                .reactor
-                .watch_for_pool(u64::from(self.generation) << 1 | 1, &pidfd)
-                .is_ok()
+            && self.reactor.watch_for_pool(u64::from(self.generation) << 1 | 1, &pidfd).is_ok()
         {
             self.leaving.insert(self.generation, pidfd);
         }
@@ -262,19 +246,11 @@ impl Pool {
 
     /// Waits for the helper's next word.
     fn await_helper(&mut self, deadline: Instant) -> Result<(), Refusal> {
-        let refusal = |errno: i32, tried: &str| {
-            Err(Refusal {
-                errno,
-                tried: tried.to_owned(),
-            })
-        };
+        let refusal = |errno: i32, tried: &str| Err(Refusal { errno, tried: tried.to_owned() });
         if let Some(helper) = &self.helper {
             let wait = deadline.saturating_duration_since(Instant::now());
             let timeout = Timespec::try_from(wait).ok();
-            let _ = rustix::event::poll(
-                &mut [PollFd::new(&helper.control, PollFlags::IN)],
-                timeout.as_ref(),
-            );
+            let _ = rustix::event::poll(&mut [PollFd::new(&helper.control, PollFlags::IN)], timeout.as_ref());
         }
         self.drain();
         match &mut self.helper {

@@ -111,16 +111,10 @@ pub struct Reactor {
 impl Reactor {
     pub fn new() -> io::Result<Reactor> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let clock = timerfd_create(
-            TimerfdClockId::Monotonic,
-            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
-        )?;
+        let clock =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &clock, EventData::new_u64(CLOCK), EventFlags::IN)?;
-        Ok(Reactor {
-            epoll,
-            clock,
-            table: Mutex::default(),
-        })
+        Ok(Reactor { epoll, clock, table: Mutex::default() })
     }
 
     /// Starts the thread. `on_pool` is called with the pool's keys.
@@ -132,10 +126,7 @@ impl Reactor {
                 reactor.turn(&on_pool);
             }
         };
-        std::thread::Builder::new()
-            .name("holdfast".into())
-            .stack_size(STACK)
-            .spawn(body)?;
+        std::thread::Builder::new().name("holdfast".into()).stack_size(STACK).spawn(body)?;
         Ok(())
     }
 
@@ -211,13 +202,7 @@ impl Reactor {
         let mut table = lock(&self.table);
         let id = EnvId(table.next_env);
         table.next_env += 1;
-        table.envs.insert(
-            id,
-            Arc::new(Env {
-                words: Mutex::default(),
-                wake,
-            }),
-        );
+        table.envs.insert(id, Arc::new(Env { words: Mutex::default(), wake }));
         id
     }
 
@@ -227,10 +212,7 @@ impl Reactor {
         let owned: Vec<u32> = {
             let table = lock(&self.table);
             let of_env = |(number, entry): (usize, &Option<Entry>)| {
-                entry
-                    .as_ref()
-                    .is_some_and(|entry| entry.env == env)
-                    .then_some(number as u32)
+                entry.as_ref().is_some_and(|entry| entry.env == env).then_some(number as u32)
             };
             table.entries.iter().enumerate().filter_map(of_env).collect()
         };
@@ -242,8 +224,7 @@ impl Reactor {
 
     pub fn take(&self, env: EnvId) -> Vec<u32> {
         let env = lock(&self.table).envs.get(&env).cloned();
-        env.map(|env| std::mem::take(&mut *lock(&env.words)))
-            .unwrap_or_default()
+        env.map(|env| std::mem::take(&mut *lock(&env.words))).unwrap_or_default()
     }
 
     /// A new number.
@@ -254,13 +235,7 @@ impl Reactor {
     /// A new number for a descriptor that may be in the epoll set already, disarmed.
     pub fn add_known(&self, env: EnvId, fd: Option<Arc<OwnedFd>>, in_epoll: bool) -> u32 {
         let mut table = lock(&self.table);
-        let entry = Some(Entry {
-            env,
-            fd,
-            armed: 0,
-            in_epoll,
-            timer: None,
-        });
+        let entry = Some(Entry { env, fd, armed: 0, in_epoll, timer: None });
         // A freed number rests: a word for its former owner may still be on its way.
         if table.free.len() > 64
             && let Some(number) = table.free.pop_front()
@@ -273,12 +248,11 @@ impl Reactor {
     }
 
     pub fn get(&self, number: u32) -> Option<Arc<OwnedFd>> {
-        lock(&self.table)
-            .entries
-            .get(number as usize)?
-            .as_ref()?
-            .fd
-            .clone()
+        lock(&self.table).entries.get(number as usize)?.as_ref()?.fd.clone()
+    }
+
+    pub fn owner(&self, number: u32) -> Option<EnvId> {
+        Some(lock(&self.table).entries.get(number as usize)?.as_ref()?.env)
     }
 
     /// The number stands for another descriptor from now on.
@@ -372,30 +346,17 @@ impl Reactor {
             return;
         }
         table.clock = Some(time);
-        let wait = time
-            .saturating_duration_since(Instant::now())
-            .max(Duration::from_nanos(1));
+        let wait = time.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
         if let Ok(it_value) = Timespec::try_from(wait) {
-            let once = Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
-            let setting = Itimerspec {
-                it_interval: once,
-                it_value,
-            };
+            let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let setting = Itimerspec { it_interval: once, it_value };
             let _ = timerfd_settime(&self.clock, TimerfdTimerFlags::empty(), &setting);
         }
     }
 
     /// Watches a descriptor of the pool's.
     pub fn watch_for_pool(&self, key: u64, fd: &OwnedFd) -> io::Result<()> {
-        Ok(epoll::add(
-            &self.epoll,
-            fd.as_fd(),
-            EventData::new_u64(POOL | key),
-            EventFlags::IN,
-        )?)
+        Ok(epoll::add(&self.epoll, fd.as_fd(), EventData::new_u64(POOL | key), EventFlags::IN)?)
     }
 
     /// Stops watching it.

@@ -1,9 +1,6 @@
 //! Starting the spawn helper from the host: posix_spawn(3), which shares the host's memory until exec instead of
 //! copying its page tables.
-#![expect(
-    unsafe_code,
-    reason = "posix_spawn has no safe wrapper that sets session, mask and descriptors"
-)]
+#![expect(unsafe_code, reason = "posix_spawn has no safe wrapper that sets session, mask and descriptors")]
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -37,11 +34,7 @@ impl Drop for Attributes {
 }
 
 fn check(code: i32) -> io::Result<()> {
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::from_raw_os_error(code))
-    }
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
 /// Starts `path` in `mode`: a session of its own, an empty environment, /dev/null on 0 to 2, the control socket
@@ -79,23 +72,12 @@ pub fn start_helper(path: &Path, mode: &CStr, control: &OwnedFd) -> io::Result<P
     // SAFETY: an initialised object.
     check(unsafe { libc::posix_spawnattr_setflags(&mut attributes.0, flags) })?;
 
-    let args = [
-        c"holdfast-helper".as_ptr().cast_mut(),
-        mode.as_ptr().cast_mut(),
-        ptr::null_mut(),
-    ];
+    let args = [c"holdfast-helper".as_ptr().cast_mut(), mode.as_ptr().cast_mut(), ptr::null_mut()];
     let env = [ptr::null_mut()];
     let mut pid = 0;
     // SAFETY: initialised objects, NUL-terminated strings, null-terminated arrays.
     check(unsafe {
-        libc::posix_spawn(
-            &mut pid,
-            path.as_ptr(),
-            &actions.0,
-            &attributes.0,
-            args.as_ptr(),
-            env.as_ptr(),
-        )
+        libc::posix_spawn(&mut pid, path.as_ptr(), &actions.0, &attributes.0, args.as_ptr(), env.as_ptr())
     })?;
     Pid::new(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
 }

@@ -30,11 +30,7 @@ impl Identity {
         let [real, effective, saved] = &mut gids;
         // SAFETY: three valid pointers to gid_t.
         unsafe { libc::getresgid(real, effective, saved) };
-        Identity {
-            uids,
-            gids,
-            groups: rustix::process::getgroups().unwrap_or_default(),
-        }
+        Identity { uids, gids, groups: rustix::process::getgroups().unwrap_or_default() }
     }
 }
 
@@ -64,14 +60,10 @@ impl Attributes {
 /// umask(2) can only be read by setting it, which another thread would notice.
 fn umask() -> Option<u32> {
     static STATUS: OnceLock<Option<File>> = OnceLock::new();
-    let file = STATUS
-        .get_or_init(|| File::open("/proc/self/status").ok())
-        .as_ref()?;
+    let file = STATUS.get_or_init(|| File::open("/proc/self/status").ok()).as_ref()?;
     let mut text = [0; 256];
     let read = file.read_at(&mut text, 0).ok()?;
-    let line = text[..read]
-        .split(|&byte| byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"Umask:\t"))?;
+    let line = text[..read].split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:\t"))?;
     u32::from_str_radix(std::str::from_utf8(line).ok()?, 8).ok()
 }
 
@@ -90,19 +82,14 @@ pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
 /// 0 to 2 in blocking mode; the signal mask is emptied. Returns only with a failure.
 pub fn replace_process(path: &str, args: &[String], env: &[String], keep: &[i32]) -> io::Error {
     let strings = |list: &[String]| -> io::Result<Vec<CString>> {
-        list.iter()
-            .map(|string| CString::new(string.as_str()).map_err(io::Error::from))
-            .collect()
+        list.iter().map(|string| CString::new(string.as_str()).map_err(io::Error::from)).collect()
     };
     let (path, args, env) = match (CString::new(path), strings(args), strings(env)) {
         (Ok(path), Ok(args), Ok(env)) => (path, args, env),
         _ => return io::Error::from(io::ErrorKind::InvalidInput),
     };
     let pointers = |list: &[CString]| -> Vec<_> {
-        list.iter()
-            .map(|string| string.as_ptr())
-            .chain([ptr::null()])
-            .collect()
+        list.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
     };
     let (args, env) = (pointers(&args), pointers(&env));
     for &fd in [0, 1, 2].iter().chain(keep) {

@@ -1,8 +1,5 @@
 //! What every mode of the helper does first, and forking.
-#![expect(
-    unsafe_code,
-    reason = "signal dispositions, signalfd and fork have no safe wrapper"
-)]
+#![expect(unsafe_code, reason = "signal dispositions, signalfd and fork have no safe wrapper")]
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -79,10 +76,8 @@ fn close_from(first: u32) {
         return;
     }
     // Kernels before 5.9, or a filter that refuses close_range.
-    let highest = rustix::process::getrlimit(rustix::process::Resource::Nofile)
-        .current
-        .unwrap_or(65_536)
-        .min(65_536);
+    let highest =
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(65_536).min(65_536);
     for fd in first..highest as u32 {
         // SAFETY: as above.
         unsafe { libc::close(fd as i32) };
@@ -155,9 +150,7 @@ pub fn fork() -> io::Result<Forked> {
     let pid = unsafe { libc::fork() };
     match pid {
         0 => Ok(Forked::Child),
-        _ => Pid::new(pid)
-            .map(Forked::Parent)
-            .ok_or_else(io::Error::last_os_error),
+        _ => Pid::new(pid).map(Forked::Parent).ok_or_else(io::Error::last_os_error),
     }
 }
 
@@ -166,10 +159,7 @@ pub fn fork() -> io::Result<Forked> {
 pub fn raise_default(signal: i32) {
     let _ = rustix::process::setrlimit(
         rustix::process::Resource::Core,
-        rustix::process::Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        },
+        rustix::process::Rlimit { current: Some(0), maximum: Some(0) },
     );
     default_signal(signal);
     change_mask(libc::SIG_UNBLOCK, libc::sigfillset);

@@ -6,10 +6,7 @@
 //! a pidfd.
 //!
 //! Rule 2, outside: [`Group::signal`] compares the group with our own before it signals.
-#![expect(
-    unsafe_code,
-    reason = "waitid with WNOWAIT, __WALL and rusage, and kill, have no safe wrapper"
-)]
+#![expect(unsafe_code, reason = "waitid with WNOWAIT, __WALL and rusage, and kill, have no safe wrapper")]
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -88,14 +85,7 @@ fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<(Rea
     loop {
         // SAFETY: both pointers are valid for writes of their type for the length of the call.
         let result = unsafe {
-            libc::syscall(
-                libc::SYS_waitid,
-                kind,
-                id,
-                info.as_mut_ptr(),
-                options,
-                usage.as_mut_ptr(),
-            )
+            libc::syscall(libc::SYS_waitid, kind, id, info.as_mut_ptr(), options, usage.as_mut_ptr())
         };
         if result == 0 {
             break;
@@ -114,19 +104,8 @@ fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<(Rea
     // SAFETY: as above.
     let status = unsafe { info.si_status() };
     let Some(pid) = Pid::new(pid) else { return Ok(None) };
-    let exit = if info.si_code == libc::CLD_EXITED {
-        Exit::Code(status)
-    } else {
-        Exit::Signal(status)
-    };
-    Ok(Some((
-        Reaped {
-            pid,
-            exit,
-            usage: convert(&usage),
-        },
-        info.si_code,
-    )))
+    let exit = if info.si_code == libc::CLD_EXITED { Exit::Code(status) } else { Exit::Signal(status) };
+    Ok(Some((Reaped { pid, exit, usage: convert(&usage) }, info.si_code)))
 }
 
 fn convert(usage: &libc::rusage) -> Usage {
@@ -152,10 +131,7 @@ pub fn look(pid: Pid) -> Look {
 
 /// A zombie child of ours as reaping it would show it, and leaves it.
 pub fn inspect(pid: Pid) -> Option<Reaped> {
-    waitid(libc::P_PID, pid.0 as u32, LOOK)
-        .ok()
-        .flatten()
-        .map(|(dead, _)| dead)
+    waitid(libc::P_PID, pid.0 as u32, LOOK).ok().flatten().map(|(dead, _)| dead)
 }
 
 /// Signals our live child (rule 1).
@@ -173,10 +149,7 @@ pub fn kill_child(pid: Pid, signal: i32) -> Kill {
 
 /// Reaps this child if it is a zombie.
 pub fn reap(pid: Pid) -> Option<Reaped> {
-    waitid(libc::P_PID, pid.0 as u32, REAP)
-        .ok()
-        .flatten()
-        .map(|(reaped, _)| reaped)
+    waitid(libc::P_PID, pid.0 as u32, REAP).ok().flatten().map(|(reaped, _)| reaped)
 }
 
 /// Reaps any zombie child. `Ok(None)`: children are left, all alive. `Err`: with ECHILD, no child at all.
@@ -197,10 +170,7 @@ pub fn peek_any() -> io::Result<Option<Pid>> {
 /// Takes the news that this child was stopped.
 pub fn stopped(pid: Pid) -> bool {
     let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
-    matches!(
-        waitid(libc::P_PID, pid.0 as u32, options),
-        Ok(Some((_, libc::CLD_STOPPED)))
-    )
+    matches!(waitid(libc::P_PID, pid.0 as u32, options), Ok(Some((_, libc::CLD_STOPPED))))
 }
 
 /// The process group of a child, zombies included.

@@ -3,10 +3,7 @@
 //! That code shares the keeper's memory, its thread-local `errno` included, while the keeper runs on: a libc
 //! wrapper that fails there would change the keeper's `errno` under it. These return the negative errno instead
 //! and touch no memory of their own.
-#![expect(
-    unsafe_code,
-    reason = "inline assembly is the only way to a system call that leaves errno alone"
-)]
+#![expect(unsafe_code, reason = "inline assembly is the only way to a system call that leaves errno alone")]
 
 use std::arch::asm;
 

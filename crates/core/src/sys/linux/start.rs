@@ -8,10 +8,7 @@
 //!
 //! The status pipe: a failure is written to it as step and errno; a successful exec closes it without a byte
 //! (it is close-on-exec).
-#![expect(
-    unsafe_code,
-    reason = "clone and the code after it are outside of what safe Rust can express"
-)]
+#![expect(unsafe_code, reason = "clone and the code after it are outside of what safe Rust can express")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io;
@@ -93,12 +90,9 @@ impl Plan {
         };
         let argv = pointers(&mut spec.args());
         let envp = pointers(&mut spec.env());
-        let shell_argv = [SHELL.as_ptr(), ptr::null()]
-            .into_iter()
-            .chain(argv.iter().copied().skip(1));
-        let shell_argv = shell_argv
-            .map(|argument: *const c_char| AtomicPtr::new(argument.cast_mut()))
-            .collect();
+        let shell_argv = [SHELL.as_ptr(), ptr::null()].into_iter().chain(argv.iter().copied().skip(1));
+        let shell_argv =
+            shell_argv.map(|argument: *const c_char| AtomicPtr::new(argument.cast_mut())).collect();
         let descriptor = |index: u8| match index {
             NO_DESCRIPTOR => -1,
             index => descriptors.get(usize::from(index)).map_or(-1, AsRawFd::as_raw_fd),
@@ -111,11 +105,7 @@ impl Plan {
             candidates: candidates(&spec),
             places: spec.places().iter().map(|&index| descriptor(index)).collect(),
             cwd_fd: descriptor(0),
-            cwd: if spec.cwd().is_empty() {
-                ptr::null()
-            } else {
-                spec.cwd().as_ptr()
-            },
+            cwd: if spec.cwd().is_empty() { ptr::null() } else { spec.cwd().as_ptr() },
             cwd_is_absolute: spec.cwd().to_bytes().starts_with(b"/"),
             umask: spec.umask,
             nice: (spec.nice != own_nice).then_some(spec.nice),
@@ -126,9 +116,7 @@ impl Plan {
             wants_pin: terminal_group.is_none() && spec.background == holdfast_wire::Background::Keep,
             parent: std::process::id() as i32,
             status: -1,
-            shared: Shared {
-                pin: AtomicI32::new(0),
-            },
+            shared: Shared { pin: AtomicI32::new(0) },
             argv,
             shell_argv,
             envp,
@@ -157,17 +145,12 @@ fn candidates(spec: &SpecView) -> Vec<CString> {
     if file.is_empty() || file.contains(&b'/') {
         return vec![spec.file().to_owned()];
     }
-    let path = spec
-        .env()
-        .find_map(|variable| variable.to_bytes().strip_prefix(b"PATH="));
+    let path = spec.env().find_map(|variable| variable.to_bytes().strip_prefix(b"PATH="));
     let join = |folder: &[u8]| {
         let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
         CString::new([folder, slash, file].concat()).ok()
     };
-    path.unwrap_or(DEFAULT_PATH)
-        .split(|&byte| byte == b':')
-        .filter_map(join)
-        .collect()
+    path.unwrap_or(DEFAULT_PATH).split(|&byte| byte == b':').filter_map(join).collect()
 }
 
 /// A command that was cloned.
@@ -191,15 +174,8 @@ impl Failure {
     /// As the new process writes it into the status pipe.
     pub fn decode(bytes: [u8; 8]) -> Failure {
         let [step, _, _, _, errno @ ..] = bytes;
-        let step = STEPS
-            .iter()
-            .copied()
-            .find(|&known| known as u8 == step)
-            .unwrap_or(Step::Helper);
-        Failure {
-            step,
-            errno: i32::from_ne_bytes(errno),
-        }
+        let step = STEPS.iter().copied().find(|&known| known as u8 == step).unwrap_or(Step::Helper);
+        Failure { step, errno: i32::from_ne_bytes(errno) }
     }
 }
 
@@ -232,10 +208,7 @@ pub fn start(plan: &mut Box<Plan>, stack: &mut Stack) -> io::Result<Started> {
 extern "C" fn enter(plan: *mut c_void) -> i32 {
     // SAFETY: the keeper passed a plan and keeps it until the status pipe has ended; it reads only.
     let plan = unsafe { &*plan.cast::<Plan>() };
-    let mut child = Child {
-        plan,
-        status: plan.status,
-    };
+    let mut child = Child { plan, status: plan.status };
     let failure = match child.prepare() {
         Ok(()) => child.execute(),
         Err(failure) => failure,
@@ -243,10 +216,7 @@ extern "C" fn enter(plan: *mut c_void) -> i32 {
     let mut bytes = [0u8; 8];
     bytes[0] = failure.step as u8;
     bytes[4..].copy_from_slice(&failure.errno.to_ne_bytes());
-    let _ = call(
-        libc::SYS_write,
-        [child.status as usize, bytes.as_ptr() as usize, 8, 0, 0, 0],
-    );
+    let _ = call(libc::SYS_write, [child.status as usize, bytes.as_ptr() as usize, 8, 0, 0, 0]);
     exit()
 }
 
@@ -290,10 +260,7 @@ impl Child<'_> {
         if plan.wants_pin {
             let pin = raw::pin();
             if pin < 0 {
-                return Err(Failure {
-                    step: Step::Helper,
-                    errno: -pin as Errno,
-                });
+                return Err(Failure { step: Step::Helper, errno: -pin as Errno });
             }
             plan.shared.pin.store(pin as i32, Ordering::Release);
         }
@@ -303,35 +270,19 @@ impl Child<'_> {
             call(libc::SYS_umask, [mask as usize, 0, 0, 0, 0, 0]).map_err(step(Step::Limits))?;
         }
         if let Some(nice) = plan.nice {
-            call(
-                libc::SYS_setpriority,
-                [libc::PRIO_PROCESS as usize, 0, nice as isize as usize, 0, 0, 0],
-            )
-            .map_err(step(Step::Limits))?;
+            call(libc::SYS_setpriority, [libc::PRIO_PROCESS as usize, 0, nice as isize as usize, 0, 0, 0])
+                .map_err(step(Step::Limits))?;
         }
         if let Some(limit) = &plan.nofile {
-            call(
-                libc::SYS_prlimit64,
-                [0, libc::RLIMIT_NOFILE as usize, limit.as_ptr() as usize, 0, 0, 0],
-            )
-            .map_err(step(Step::Limits))?;
+            call(libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as usize, limit.as_ptr() as usize, 0, 0, 0])
+                .map_err(step(Step::Limits))?;
         }
         self.credentials().map_err(step(Step::Credentials))?;
         for signal in IGNORED {
             default(signal).map_err(step(Step::Helper))?;
         }
-        call(
-            libc::SYS_prctl,
-            [
-                libc::PR_SET_PDEATHSIG as usize,
-                libc::SIGKILL as usize,
-                0,
-                0,
-                0,
-                0,
-            ],
-        )
-        .map_err(step(Step::Helper))?;
+        call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0])
+            .map_err(step(Step::Helper))?;
         if call(libc::SYS_getppid, [0; 6]) != Ok(plan.parent as usize) {
             exit();
         }
@@ -349,14 +300,7 @@ impl Child<'_> {
             }
             let moved = call(
                 libc::SYS_fcntl,
-                [
-                    fd as usize,
-                    libc::F_DUPFD_CLOEXEC as usize,
-                    count as usize,
-                    0,
-                    0,
-                    0,
-                ],
+                [fd as usize, libc::F_DUPFD_CLOEXEC as usize, count as usize, 0, 0, 0],
             )?;
             Ok(moved as RawFd)
         };
@@ -420,40 +364,20 @@ impl Child<'_> {
     fn execute(&self) -> Failure {
         let plan = self.plan;
         let empty = [0u64; 1];
-        let _ = call(
-            libc::SYS_rt_sigprocmask,
-            [libc::SIG_SETMASK as usize, empty.as_ptr() as usize, 0, 8, 0, 0],
-        );
-        let mut worst = Failure {
-            step: Step::Program,
-            errno: libc::ENOENT,
-        };
+        let _ =
+            call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, empty.as_ptr() as usize, 0, 8, 0, 0]);
+        let mut worst = Failure { step: Step::Program, errno: libc::ENOENT };
         for candidate in &plan.candidates {
             let path = candidate.as_ptr() as usize;
             let exec = |path: usize, argv: &[*const c_char]| {
-                call(
-                    libc::SYS_execve,
-                    [path, argv.as_ptr() as usize, plan.envp.as_ptr() as usize, 0, 0, 0],
-                )
+                call(libc::SYS_execve, [path, argv.as_ptr() as usize, plan.envp.as_ptr() as usize, 0, 0, 0])
             };
-            let Err(errno) = exec(path, &plan.argv) else {
-                exit()
-            };
+            let Err(errno) = exec(path, &plan.argv) else { exit() };
             match errno {
                 libc::ENOENT => {
-                    let there = [
-                        libc::AT_FDCWD as isize as usize,
-                        path,
-                        libc::F_OK as usize,
-                        0,
-                        0,
-                        0,
-                    ];
+                    let there = [libc::AT_FDCWD as isize as usize, path, libc::F_OK as usize, 0, 0, 0];
                     if call(libc::SYS_faccessat, there).is_ok() {
-                        return Failure {
-                            step: Step::Interpreter,
-                            errno,
-                        };
+                        return Failure { step: Step::Interpreter, errno };
                     }
                 }
                 libc::ENOTDIR | libc::ENODEV | libc::ESTALE | libc::ETIMEDOUT => {
@@ -464,16 +388,10 @@ impl Child<'_> {
                 libc::EACCES => worst.errno = errno,
                 libc::ENOEXEC => return self.shell(candidate),
                 libc::E2BIG => {
-                    return Failure {
-                        step: Step::Arguments,
-                        errno,
-                    };
+                    return Failure { step: Step::Arguments, errno };
                 }
                 _ => {
-                    return Failure {
-                        step: Step::Program,
-                        errno,
-                    };
+                    return Failure { step: Step::Program, errno };
                 }
             }
         }
@@ -498,11 +416,7 @@ impl Child<'_> {
             Ok(_) => exit(),
             Err(errno) => Failure {
                 step: Step::Program,
-                errno: if errno == libc::ENOENT {
-                    libc::ENOEXEC
-                } else {
-                    errno
-                },
+                errno: if errno == libc::ENOENT { libc::ENOEXEC } else { errno },
             },
         }
     }
@@ -511,9 +425,5 @@ impl Child<'_> {
 /// rt_sigaction with SIG_DFL: the kernel's struct is all zeroes on both architectures.
 fn default(signal: i32) -> Result<(), Errno> {
     let action = [0u64; 4];
-    call(
-        libc::SYS_rt_sigaction,
-        [signal as usize, action.as_ptr() as usize, 0, 8, 0, 0],
-    )
-    .map(|_| ())
+    call(libc::SYS_rt_sigaction, [signal as usize, action.as_ptr() as usize, 0, 8, 0, 0]).map(|_| ())
 }

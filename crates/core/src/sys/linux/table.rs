@@ -70,22 +70,14 @@ pub fn descendants(roots: &[Pid]) -> Vec<(Pid, Pid)> {
 
 /// Every number that is a live child of ours, found by asking: for a system without a usable /proc.
 pub fn every_number() -> Vec<Pid> {
-    let highest = fs::read_to_string("/proc/sys/kernel/pid_max")
-        .ok()
-        .and_then(|text| text.trim().parse().ok());
+    let highest =
+        fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
     let ask = |range: std::ops::RangeInclusive<i32>| -> Vec<Pid> {
-        range
-            .filter_map(Pid::new)
-            .filter(|&pid| look(pid) == Look::Live)
-            .collect()
+        range.filter_map(Pid::new).filter(|&pid| look(pid) == Look::Live).collect()
     };
     // The kernel's default first, its largest value only where that finds nothing.
     let found = ask(2..=highest.unwrap_or(32_768));
-    if found.is_empty() && highest.is_none() {
-        ask(32_769..=4_194_304)
-    } else {
-        found
-    }
+    if found.is_empty() && highest.is_none() { ask(32_769..=4_194_304) } else { found }
 }
 
 /// The name the kernel keeps, also of a zombie. Empty where it cannot be read.
@@ -113,11 +105,7 @@ pub(super) fn pid_of_pidfd(fd: &OwnedFd) -> Option<Pid> {
 fn children_by_scan(parent: Pid) -> Option<Vec<Pid>> {
     let mut list = Vec::new();
     for entry in fs::read_dir("/proc").ok()?.flatten() {
-        let number = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-            .and_then(Pid::new);
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::new);
         if let Some(pid) = number
             && parent_of(pid) == Some(parent)
         {

@@ -1,8 +1,5 @@
 //! What `holdfast run` needs to know and to leave as it was: terminal, descriptors, its own group.
-#![expect(
-    unsafe_code,
-    reason = "dispositions, and descriptors by number, have no safe wrapper"
-)]
+#![expect(unsafe_code, reason = "dispositions, and descriptors by number, have no safe wrapper")]
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -51,18 +48,14 @@ pub fn is_ignored(signal: i32) -> bool {
 /// Every descriptor that is open now. Called before this process has opened any.
 pub fn open_descriptors() -> Vec<i32> {
     let listed: Vec<i32> = match fs::read_dir("/proc/self/fd") {
-        Ok(entries) => entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .collect(),
+        Ok(entries) => {
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+        }
         Err(_) => (0..256).collect(),
     };
     // The listing's own descriptor is closed by now.
     // SAFETY: F_GETFD changes nothing and fails on a number that is not open.
-    listed
-        .into_iter()
-        .filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
-        .collect()
+    listed.into_iter().filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0).collect()
 }
 
 /// /dev/null in place of these descriptors, which another process has now.

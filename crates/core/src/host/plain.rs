@@ -1,0 +1,152 @@
+//! Best effort: where no helper can be had and the caller said `containment: 'best-effort'`, the command runs as a
+//! plain child of the host, in a group of its own. It ends with its group; what leaves the group, or outlives the host,
+//! is not seen, and the report says `mechanism: 'none'`, `unconfirmed`.
+//!
+//! The deadline is the host's: it is enforced when the environment's loop turns.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use holdfast_wire::{Background, Exit, NO_DESCRIPTOR, Reason, SpecView, Usage};
+
+use crate::sys::{self, Group, Look, Pid};
+
+/// See the module.
+pub struct Plain {
+    pub pid: Pid,
+    /// Readable when it has ended.
+    pub pidfd: Arc<OwnedFd>,
+    group: Group,
+    background: Background,
+    kill_signal: i32,
+    grace: Duration,
+    deadline: Option<Instant>,
+    kill_at: Option<Instant>,
+    pub reason: Reason,
+}
+
+impl Plain {
+    /// Starts it. Descriptors: as a spec has them.
+    pub fn start(spec: &SpecView, descriptors: &[OwnedFd]) -> io::Result<Plain> {
+        let text = |string: &std::ffi::CStr| OsStr::from_bytes(string.to_bytes()).to_owned();
+        let places = spec.places();
+        if places.len() > 3 {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "without a helper there are no places beyond stderr",
+            ));
+        }
+        let stdio = |at: usize| -> io::Result<Stdio> {
+            match places.get(at) {
+                None | Some(&NO_DESCRIPTOR) => Ok(Stdio::null()),
+                Some(&index) => match descriptors.get(usize::from(index)) {
+                    Some(fd) => Ok(Stdio::from(fd.try_clone()?)),
+                    None => Err(io::ErrorKind::InvalidInput.into()),
+                },
+            }
+        };
+        let mut command = Command::new(text(spec.file()));
+        let mut args = spec.args();
+        if let Some(first) = args.next() {
+            command.arg0(text(first));
+        }
+        command.args(args.map(text)).env_clear();
+        for variable in spec.env() {
+            let bytes = variable.to_bytes();
+            if let Some(at) = bytes.iter().skip(1).position(|&byte| byte == b'=') {
+                command.env(OsStr::from_bytes(&bytes[..at + 1]), OsStr::from_bytes(&bytes[at + 2..]));
+            }
+        }
+        if !spec.cwd().is_empty() {
+            command.current_dir(text(spec.cwd()));
+        }
+        if let Some(uid) = spec.uid {
+            command.uid(uid);
+        }
+        if let Some(gid) = spec.gid {
+            command.gid(gid);
+        }
+        command.stdin(stdio(0)?).stdout(stdio(1)?).stderr(stdio(2)?).process_group(0);
+        let child = command.spawn()?;
+        let pid = Pid::new(child.id() as i32).ok_or(io::ErrorKind::InvalidData)?;
+        let Some(pidfd) = sys::pidfd_of_child(pid) else {
+            // Nobody could say when it ends.
+            sys::kill_child(pid, libc::SIGKILL);
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let millis = Duration::from_millis;
+        Ok(Plain {
+            pid,
+            pidfd: Arc::new(pidfd),
+            group: Group::new(pid, pid),
+            background: spec.background,
+            kill_signal: spec.kill_signal,
+            grace: millis(spec.grace),
+            deadline: (spec.timeout > 0).then(|| Instant::now() + millis(spec.timeout)),
+            kill_at: None,
+            reason: Reason::Exit,
+        })
+    }
+
+    /// When something is due.
+    pub fn next_time(&self) -> Option<Instant> {
+        self.kill_at.or(self.deadline)
+    }
+
+    /// Signals the first process, or the group.
+    pub fn signal(&self, signal: i32, group: bool) -> bool {
+        if group { self.group.signal(signal) } else { sys::kill_child(self.pid, signal) == sys::Kill::Sent }
+    }
+
+    /// The ladder; -1 stands for the call's own.
+    pub fn end(&mut self, signal: i32, grace: i64) {
+        let signal = if signal < 0 { self.kill_signal } else { signal };
+        let grace = u64::try_from(grace).map_or(self.grace, Duration::from_millis);
+        self.climb(Reason::End, signal, grace);
+    }
+
+    fn climb(&mut self, reason: Reason, signal: i32, grace: Duration) {
+        let until = Instant::now() + grace;
+        match self.kill_at {
+            Some(earlier) => self.kill_at = Some(until.min(earlier)),
+            None => {
+                self.reason = reason;
+                self.kill_at = Some(until);
+                if !grace.is_zero() {
+                    self.group.signal(signal);
+                    self.group.signal(libc::SIGCONT);
+                }
+            }
+        }
+    }
+
+    /// Does what is due. The exit, once it is there: then everything in the group has been sent SIGKILL.
+    pub fn advance(&mut self) -> Option<(Option<Exit>, Usage)> {
+        let now = Instant::now();
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.deadline = None;
+            self.climb(Reason::Timeout, self.kill_signal, self.grace);
+        }
+        if self.kill_at.is_some_and(|time| time <= now) {
+            self.group.signal(libc::SIGKILL);
+        }
+        match sys::look(self.pid) {
+            Look::Live => None,
+            // Somebody else has reaped it (a host that ignores SIGCHLD).
+            Look::NotOurs => Some((None, Usage::default())),
+            Look::Dead(exit) => {
+                if self.background == Background::End || self.kill_at.is_some() {
+                    self.group.signal(libc::SIGKILL);
+                }
+                let usage = sys::reap(self.pid).map(|reaped| reaped.usage).unwrap_or_default();
+                Some((Some(exit), usage))
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+/**
+ * What this process was given and Node keeps to itself: a program that takes its place must get it all the same.
+ * Without a /proc there is nothing to tell by, and nothing is passed on beyond 0 to 2.
+ */
+import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+
+const FOLDER = '/proc/self/fd'
+const [READS, WRITES] = [0o400, 0o200]
+
+/** `NAME=value` of the IPC channel, for a process started by fork(): Node took them out of `process.env`. */
+export function channelVariables(): string[] {
+  if (process.channel === undefined) return []
+  try {
+    const pairs = readFileSync('/proc/self/environ', 'utf8').split('\0')
+    return pairs.filter((pair) => pair.startsWith('NODE_CHANNEL_'))
+  } catch {
+    return []
+  }
+}
+
+interface Descriptor {
+  readonly fd: number
+  readonly target: string
+  readonly mode: number
+}
+
+/**
+ * The descriptors from 3 on. Node set close-on-exec on them, so that only their kind tells them from its own:
+ * anonymous inodes, and pipes of which it holds both ends.
+ */
+export function inheritedDescriptors(): number[] {
+  const all = openDescriptors()
+  const isHeld = (pipe: string, end: number) => all.some(({ target, mode }) => target === pipe && (mode & end) !== 0)
+  const isOwn = (target: string) =>
+    target.startsWith('anon_inode:') || (target.startsWith('pipe:') && isHeld(target, READS) && isHeld(target, WRITES))
+  return all.filter(({ fd, target }) => fd > 2 && !isOwn(target)).map(({ fd }) => fd)
+}
+
+function openDescriptors(): Descriptor[] {
+  let names: string[] = []
+  try {
+    names = readdirSync(FOLDER)
+  } catch {}
+  return names.flatMap((name) => {
+    const path = `${FOLDER}/${name}`
+    try {
+      return [{ fd: Number(name), target: readlinkSync(path), mode: lstatSync(path).mode }]
+    } catch {
+      // That was the listing's own.
+      return []
+    }
+  })
+}
