@@ -54,11 +54,8 @@ fn every_message_to_a_keeper_comes_back() {
     ToKeeper::put_end(&mut bytes, -1, -1);
     ToKeeper::put_end(&mut bytes, 9, i64::MAX);
     ToKeeper::put_hand_over(&mut bytes, u32::MAX);
-    let shown: Vec<String> = frames(&bytes)
-        .unwrap()
-        .into_iter()
-        .map(|frame| read(Reader::Keeper, frame).unwrap())
-        .collect();
+    let shown: Vec<String> =
+        frames(&bytes).unwrap().into_iter().map(|frame| read(Reader::Keeper, frame).unwrap()).collect();
     assert_eq!(
         shown,
         [
@@ -103,11 +100,7 @@ fn a_spec_comes_back_field_by_field() {
 
 #[test]
 fn a_spec_without_environment_has_none() {
-    let sent = Spec {
-        env: b"",
-        cwd: b"",
-        ..spec()
-    };
+    let sent = Spec { env: b"", cwd: b"", ..spec() };
     let ToKeeper::Spec(view) = ToKeeper::decode(one_frame(&spec_bytes(&sent))).unwrap() else {
         panic!("not a spec");
     };
@@ -118,10 +111,7 @@ fn a_spec_without_environment_has_none() {
 #[test]
 fn a_large_spec_comes_back() {
     let arguments = [b"sh".as_slice(), &vec![b'x'; 3 << 20]].join(&0);
-    let sent = Spec {
-        args: &arguments,
-        ..spec()
-    };
+    let sent = Spec { args: &arguments, ..spec() };
     let ToKeeper::Spec(view) = ToKeeper::decode(one_frame(&spec_bytes(&sent))).unwrap() else {
         panic!("not a spec");
     };
@@ -132,32 +122,16 @@ fn a_large_spec_comes_back() {
 #[test]
 fn a_spec_that_contradicts_itself_is_refused() {
     let wrong = [
-        Spec {
-            places: &[3],
-            ..spec()
-        },
-        Spec {
-            descriptors: 0,
-            places: &[],
-            ..spec()
-        },
-        Spec {
-            file: b"s\0h",
-            ..spec()
-        },
-        Spec {
-            cwd: b"some\0where",
-            ..spec()
-        },
+        Spec { places: &[3], ..spec() },
+        Spec { descriptors: 0, places: &[], ..spec() },
+        Spec { file: b"s\0h", ..spec() },
+        Spec { cwd: b"some\0where", ..spec() },
     ];
     for spec in &wrong {
         let frame = one_frame(&spec_bytes(spec));
         assert_eq!(ToKeeper::decode(frame).err(), Some(Error::Malformed), "{spec:?}");
     }
-    let right = Spec {
-        places: &[2],
-        ..spec()
-    };
+    let right = Spec { places: &[2], ..spec() };
     assert!(ToKeeper::decode(one_frame(&spec_bytes(&right))).is_ok());
 }
 
@@ -171,10 +145,7 @@ fn a_message_cut_at_any_byte_is_no_message() {
         // As a frame whose length agrees with the cut.
         let whole = one_frame(&bytes);
         for cut in 0..whole.payload.len() {
-            let frame = Frame {
-                kind: whole.kind,
-                payload: whole.payload[..cut].to_vec(),
-            };
+            let frame = Frame { kind: whole.kind, payload: whole.payload[..cut].to_vec() };
             assert_eq!(
                 read(reader, frame),
                 Err(Error::Malformed),

@@ -85,10 +85,7 @@ fn a_frame_beyond_its_kinds_limit_is_refused_by_its_header_alone() {
 #[test]
 fn the_largest_message_is_taken() {
     let bytes = [header(MAX_MESSAGE as u32 + 1, SIGNAL), vec![7; MAX_MESSAGE]].concat();
-    let expected = Frame {
-        kind: SIGNAL,
-        payload: vec![7; MAX_MESSAGE],
-    };
+    let expected = Frame { kind: SIGNAL, payload: vec![7; MAX_MESSAGE] };
     assert_eq!(frames(&bytes), Ok(vec![expected]));
 }
 
@@ -113,11 +110,8 @@ fn one_wrong_byte_never_panics() {
     let mut readable = 0;
     for (reader, bytes) in corpus() {
         // The large report differs from the others in its length only.
-        let values: &[u8] = if bytes.len() > 1_000 {
-            &[1, 0x80, 0xff]
-        } else {
-            &[1, 2, 4, 8, 16, 32, 64, 128, 255, 0x55]
-        };
+        let values: &[u8] =
+            if bytes.len() > 1_000 { &[1, 0x80, 0xff] } else { &[1, 2, 4, 8, 16, 32, 64, 128, 255, 0x55] };
         for at in 0..bytes.len() {
             for flip in values {
                 let mut wrong = bytes.clone();
@@ -128,10 +122,7 @@ fn one_wrong_byte_never_panics() {
                     Ok(list) if list.is_empty() => errors += 1,
                     Ok(list) => {
                         for frame in list {
-                            let copy = Frame {
-                                kind: frame.kind,
-                                payload: frame.payload.clone(),
-                            };
+                            let copy = Frame { kind: frame.kind, payload: frame.payload.clone() };
                             let first = read(reader, frame);
                             assert_eq!(first, read(reader, copy));
                             if first.is_ok() {

@@ -5,13 +5,8 @@ use holdfast_wire::{
     NO_DESCRIPTOR, Outcome, ProcessInfo, Reason, Spec, SpecView, Step, ToHelper, ToKeeper, Usage,
 };
 
-pub const OUTCOMES: [Outcome; 5] = [
-    Outcome::Ended,
-    Outcome::Released,
-    Outcome::Unconfirmed,
-    Outcome::Survivors,
-    Outcome::Refused,
-];
+pub const OUTCOMES: [Outcome; 5] =
+    [Outcome::Ended, Outcome::Released, Outcome::Unconfirmed, Outcome::Survivors, Outcome::Refused];
 pub const MECHANISMS: [Mechanism; 3] = [Mechanism::Subreaper, Mechanism::Group, Mechanism::None];
 pub const BYS: [By; 3] = [By::Keeper, By::Helper, By::Host];
 pub const REASONS: [Reason; 7] = [
@@ -43,12 +38,8 @@ pub enum Reader {
     HostFromHelper,
 }
 
-pub const READERS: [Reader; 4] = [
-    Reader::Keeper,
-    Reader::HostFromKeeper,
-    Reader::Helper,
-    Reader::HostFromHelper,
-];
+pub const READERS: [Reader; 4] =
+    [Reader::Keeper, Reader::HostFromKeeper, Reader::Helper, Reader::HostFromHelper];
 
 /// Decodes a frame and writes what it says into text, so that two messages can be compared.
 pub fn read(reader: Reader, frame: Frame) -> Result<String, Error> {
@@ -102,18 +93,11 @@ pub fn facts() -> EndFacts {
 }
 
 pub fn process(pid: i32, name: &[u8]) -> ProcessInfo {
-    ProcessInfo {
-        pid,
-        name: name.to_vec(),
-    }
+    ProcessInfo { pid, name: name.to_vec() }
 }
 
 pub fn usage() -> Usage {
-    Usage {
-        user: 1,
-        system: u64::MAX,
-        max_rss: 1 << 40,
-    }
+    Usage { user: 1, system: u64::MAX, max_rss: 1 << 40 }
 }
 
 pub fn spec() -> Spec<'static> {
@@ -139,25 +123,13 @@ pub fn spec() -> Spec<'static> {
 }
 
 pub fn from_keeper() -> Vec<FromKeeper> {
-    let mut list = vec![FromKeeper::Started, FromKeeper::Taken, FromKeeper::Stopped];
-    for exit in [
-        Exit::Code(0),
-        Exit::Code(255),
-        Exit::Code(-1),
-        Exit::Signal(9),
-        Exit::Signal(64),
-    ] {
-        list.push(FromKeeper::Exited {
-            exit,
-            usage: usage(),
-        });
+    let mut list = vec![FromKeeper::Started, FromKeeper::Stopped];
+    list.extend(MECHANISMS.map(FromKeeper::Taken));
+    for exit in [Exit::Code(0), Exit::Code(255), Exit::Code(-1), Exit::Signal(9), Exit::Signal(64)] {
+        list.push(FromKeeper::Exited { exit, usage: usage() });
     }
     for step in STEPS {
-        list.push(FromKeeper::Failed {
-            step,
-            errno: i32::MIN,
-            path: b"/no/\xffsuch".to_vec(),
-        });
+        list.push(FromKeeper::Failed { step, errno: i32::MIN, path: b"/no/\xffsuch".to_vec() });
     }
     list.extend(every_facts().into_iter().map(FromKeeper::Ended));
     list
@@ -184,11 +156,7 @@ pub fn from_helper() -> Vec<FromHelper> {
         FromHelper::Keeper(1234),
         FromHelper::NoKeeper(11),
     ];
-    list.extend(
-        every_facts()
-            .into_iter()
-            .map(|facts| FromHelper::KeeperEnded { keeper: 99, facts }),
-    );
+    list.extend(every_facts().into_iter().map(|facts| FromHelper::KeeperEnded { keeper: 99, facts }));
     list
 }
 
@@ -200,10 +168,7 @@ pub fn corpus() -> Vec<(Reader, Vec<u8>)> {
         bytes
     }
     let mut list = vec![
-        (
-            Reader::Keeper,
-            wire(|into| ToKeeper::put_spec(into, &spec())),
-        ),
+        (Reader::Keeper, wire(|into| ToKeeper::put_spec(into, &spec()))),
         (
             Reader::Keeper,
             wire(|into| {
@@ -222,10 +187,7 @@ pub fn corpus() -> Vec<(Reader, Vec<u8>)> {
         (Reader::Keeper, wire(|into| ToKeeper::put_signal(into, 15, false))),
         (Reader::Keeper, wire(|into| ToKeeper::put_signal(into, -1, true))),
         (Reader::Keeper, wire(|into| ToKeeper::put_end(into, -1, -1))),
-        (
-            Reader::Keeper,
-            wire(|into| ToKeeper::put_end(into, 9, i64::MAX)),
-        ),
+        (Reader::Keeper, wire(|into| ToKeeper::put_end(into, 9, i64::MAX))),
         (Reader::Keeper, wire(|into| ToKeeper::put_hand_over(into, 3))),
         (Reader::Helper, wire(|into| ToHelper::Want(0).put(into))),
         (Reader::Helper, wire(|into| ToHelper::Want(u32::MAX).put(into))),

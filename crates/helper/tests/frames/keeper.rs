@@ -1,0 +1,265 @@
+//! A keeper whose host says the wrong thing, in the wrong order, or not to the end. Nothing of a spec that did not
+//! arrive whole may run, and nothing that ran may be left: shown by a marker file, the process table, and the helper,
+//! which leaves only after its last child.
+
+use crate::host::{Ground, Helper, Keeper, children_of, frame, until};
+use holdfast_core::commitment::Told;
+use holdfast_wire::{By, Exit, FromKeeper, MAX_MESSAGE, MAX_SPEC, Outcome, Reason, Step, ToHelper, ToKeeper};
+
+const SPEC: u8 = 1;
+const SIGNAL: u8 = 2;
+const EBADF: i32 = 9;
+/// Bounded, should the test die. Three processes, none of which waits for another: who is killed in wait4(2) may still
+/// take its dead child with it, and that one is then not counted.
+const LONG: &str = "echo ran >> ran; sleep 60 & setsid sleep 60 & exec sleep 60";
+
+/// The keeper leaves, nothing was started, nothing is left.
+fn assert_nothing_ran(ground: &Ground, helper: Helper, keeper: Keeper) {
+    keeper.process.assert_gone("the keeper");
+    assert_eq!(keeper.commitment.take(), Told::default());
+    until("the helper has no child", || children_of(helper.process.pid).is_empty());
+    drop(keeper);
+    assert!(helper.assert_leaves().success());
+    assert_eq!(ground.ran(), "");
+    assert_eq!(ground.marked(), []);
+}
+
+/// The keeper serves a call as if nothing had been.
+fn assert_serves(ground: &Ground, keeper: &mut Keeper) {
+    keeper.say(&ground.spec("echo served >> ran; exit 7"), &[&ground.directory()]);
+    let (messages, facts) = keeper.to_the_end();
+    assert_eq!(messages.first(), Some(&FromKeeper::Started));
+    assert!(matches!(messages.get(1), Some(FromKeeper::Exited { exit: Exit::Code(7), .. })), "{messages:?}");
+    assert_eq!((facts.outcome, facts.by, facts.reason), (Outcome::Ended, By::Keeper, Reason::Exit));
+    assert!(ground.ran().ends_with("served\n"));
+    let told = keeper.commitment.take();
+    assert!(told.committed && told.pid.is_some());
+}
+
+#[test]
+fn a_whole_spec_runs_and_leaves_nothing() {
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    assert_serves(&ground, &mut keeper);
+    assert_serves(&ground, &mut keeper);
+    assert_eq!(ground.ran(), "served\nserved\n");
+    keeper.close();
+    keeper.process.assert_gone("the keeper");
+    assert!(helper.assert_leaves().success());
+    assert_eq!(ground.marked(), []);
+}
+
+#[test]
+fn a_spec_byte_by_byte_runs_once() {
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    let bytes = ground.spec("echo ran >> ran");
+    let directory = ground.directory();
+    for (at, byte) in bytes.iter().enumerate() {
+        let along: &[_] = if at == 0 { &[&directory] } else { &[] };
+        keeper.say(&[*byte], along);
+    }
+    let (_, facts) = keeper.to_the_end();
+    assert_eq!(facts.outcome, Outcome::Ended);
+    assert_eq!(ground.ran(), "ran\n");
+    keeper.close();
+    assert!(helper.assert_leaves().success());
+}
+
+#[test]
+fn a_spec_cut_at_any_byte_and_closed_runs_nothing() {
+    let ground = Ground::new();
+    let mut helper = Helper::start();
+    helper.next();
+    let bytes = ground.spec(LONG);
+    let directory = ground.directory();
+    // A keeper each, a few at a time.
+    let cuts: Vec<usize> = (1..bytes.len()).collect();
+    for some in cuts.chunks(8) {
+        let mut keepers: Vec<Keeper> = some.iter().map(|_| helper.keeper()).collect();
+        for (keeper, &cut) in keepers.iter_mut().zip(some) {
+            keeper.say(&bytes[..cut], &[&directory]);
+            keeper.close();
+        }
+        for (keeper, cut) in keepers.iter().zip(some) {
+            keeper.process.assert_gone(&format!("cut at {cut}"));
+            assert_eq!(keeper.commitment.take(), Told::default(), "cut at {cut}");
+        }
+    }
+    until("the helper has no child", || children_of(helper.process.pid).is_empty());
+    assert!(helper.assert_leaves().success());
+    assert_eq!(ground.ran(), "");
+    assert_eq!(ground.marked(), []);
+}
+
+#[test]
+fn an_oversized_frame_ends_the_keeper() {
+    let sizes = [
+        (MAX_SPEC as u32 + 2, SPEC),
+        (u32::MAX, SPEC),
+        (MAX_MESSAGE as u32 + 2, SIGNAL),
+        (u32::MAX, 0xff),
+        (0, SPEC),
+    ];
+    for (length, kind) in sizes {
+        let ground = Ground::new();
+        let (helper, keeper) = Helper::with_keeper();
+        // A good spec right behind it must not be found.
+        let bytes = [frame(length, kind, &[]), ground.spec(LONG)].concat();
+        keeper.say(&bytes, &[&ground.directory()]);
+        assert_nothing_ran(&ground, helper, keeper);
+    }
+}
+
+#[test]
+fn garbage_ends_the_keeper() {
+    let spec_of = |fill: u8| frame(65, SPEC, &[fill; 64]);
+    let mut want = Vec::new();
+    ToHelper::Want(1).put(&mut want);
+    let mut started = Vec::new();
+    FromKeeper::Started.put(&mut started);
+    let wrong = [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0xff; 4096],
+        vec![0; 4096],
+        spec_of(0),
+        spec_of(1),
+        spec_of(0xff),
+        // A kind that nobody has, a message for somebody else, one with a byte too many.
+        frame(1, 200, &[]),
+        want,
+        started,
+        frame(7, SIGNAL, &[15, 0, 0, 0, 0, 0]),
+    ];
+    for bytes in wrong {
+        let ground = Ground::new();
+        let (helper, keeper) = Helper::with_keeper();
+        keeper.say(&[bytes, ground.spec(LONG)].concat(), &[&ground.directory()]);
+        assert_nothing_ran(&ground, helper, keeper);
+    }
+}
+
+#[test]
+fn a_spec_without_its_descriptors_is_refused_and_the_keeper_stays() {
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    keeper.say(&ground.spec(LONG), &[]);
+    let (messages, facts) = keeper.to_the_end();
+    assert_eq!(messages, [FromKeeper::Failed { step: Step::Stdio, errno: EBADF, path: Vec::new() }]);
+    assert_eq!((facts.outcome, facts.reason), (Outcome::Ended, Reason::NotStarted));
+    assert_eq!(keeper.commitment.take(), Told::default());
+    assert_eq!(ground.ran(), "");
+
+    // One too few of three: the two that came must not be taken for the next call's.
+    let three = ground.spec_with(LONG, |spec| {
+        spec.descriptors = 3;
+        spec.places = &[1, 2, 2];
+    });
+    keeper.say(&three, &[&ground.directory(), &ground.directory()]);
+    let (_, facts) = keeper.to_the_end();
+    assert_eq!(facts.reason, Reason::NotStarted);
+    assert_eq!(ground.ran(), "");
+    assert_serves(&ground, &mut keeper);
+
+    keeper.close();
+    assert!(helper.assert_leaves().success());
+    assert_eq!(ground.marked(), []);
+}
+
+#[test]
+fn a_second_spec_is_a_lost_host() {
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    let (first, second) = (ground.spec(LONG), ground.spec("echo second >> ran"));
+    let directory = ground.directory();
+    keeper.say(&[first, second].concat(), &[&directory, &directory]);
+    let (_, facts) = keeper.to_the_end();
+    assert_eq!((facts.outcome, facts.reason), (Outcome::Ended, Reason::HostGone));
+    assert_eq!(ground.marked(), []);
+    keeper.process.assert_gone("the keeper");
+    assert!(helper.assert_leaves().success());
+    assert!(!ground.ran().contains("second"));
+}
+
+#[test]
+fn a_second_spec_while_the_first_runs_is_a_lost_host() {
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    let directory = ground.directory();
+    keeper.say(&ground.spec(LONG), &[&directory]);
+    until("the first runs", || ground.marked().len() == 3);
+    keeper.say(&ground.spec("echo second >> ran"), &[&directory]);
+    let (_, facts) = keeper.to_the_end();
+    assert_eq!((facts.outcome, facts.reason), (Outcome::Ended, Reason::HostGone));
+    assert_eq!(facts.leftover_count, 2);
+    assert_eq!(ground.marked(), []);
+    assert_eq!(ground.ran(), "ran\n");
+    keeper.process.assert_gone("the keeper");
+    assert!(helper.assert_leaves().success());
+}
+
+#[test]
+fn words_about_a_call_that_is_not_there_change_nothing() {
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    let mut early = Vec::new();
+    ToKeeper::put_end(&mut early, 9, 0);
+    ToKeeper::put_signal(&mut early, 9, false);
+    ToKeeper::put_signal(&mut early, 9, true);
+    ToKeeper::put_hand_over(&mut early, 0);
+    keeper.say(&early, &[]);
+    assert_serves(&ground, &mut keeper);
+    // The same, crossing the report of a call that is over.
+    keeper.say(&early, &[]);
+    assert_serves(&ground, &mut keeper);
+    // A hand-over's descriptors go with it, and are not the next call's working directory.
+    let mut late = Vec::new();
+    ToKeeper::put_hand_over(&mut late, 1);
+    keeper.say(&late, &[&std::fs::File::open("/dev/null").unwrap().into()]);
+    assert_serves(&ground, &mut keeper);
+    keeper.close();
+    assert!(helper.assert_leaves().success());
+}
+
+#[test]
+fn a_host_that_closes_right_after_the_spec_leaves_nothing() {
+    let ground = Ground::new();
+    let mut helper = Helper::start();
+    helper.next();
+    let directory = ground.directory();
+    for _ in 0..50 {
+        let mut keeper = helper.keeper();
+        keeper.say(&ground.spec(LONG), &[&directory]);
+        keeper.close();
+        keeper.process.assert_gone("the keeper");
+        assert_eq!(ground.marked(), []);
+    }
+    until("the helper has no child", || children_of(helper.process.pid).is_empty());
+    assert!(helper.assert_leaves().success());
+}
+
+#[test]
+fn a_host_that_closes_while_the_command_runs_leaves_nothing() {
+    let ground = Ground::new();
+    let (mut helper, mut keeper) = Helper::with_keeper();
+    keeper.say(&ground.spec(LONG), &[&ground.directory()]);
+    until("the command runs", || ground.marked().len() == 3);
+    // The helper first: it leaves last all the same.
+    helper.close();
+    assert!(keeper.process.is_alive());
+    keeper.close();
+    keeper.process.assert_gone("the keeper");
+    assert_eq!(ground.marked(), []);
+    assert!(helper.assert_leaves().success());
+}
+
+#[test]
+fn a_host_that_shuts_its_side_before_the_spec_is_read_to_the_end_runs_nothing() {
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    let bytes = ground.spec(LONG);
+    keeper.say(&bytes[..bytes.len() - 1], &[&ground.directory()]);
+    keeper.shut_writing();
+    assert_eq!(keeper.next(), None);
+    assert_nothing_ran(&ground, helper, keeper);
+}
