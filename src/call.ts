@@ -51,6 +51,7 @@ export abstract class Call extends AsyncResource implements Watcher {
   private numbers: readonly number[] = []
   private readonly pipes: (Pipe | undefined)[] = []
   private knownPid = 0
+  private askedForPid = false
   private endedBy: 'end' | 'abort' | undefined
   private held = false
   private report: EndReport | undefined
@@ -153,7 +154,7 @@ export abstract class Call extends AsyncResource implements Watcher {
     switch (event.kind) {
       case 'started':
         this.phase = 'running'
-        this.knownPid = native.pid(this.number)
+        this.knownPid = native.pid(this.number, false)
         this.onStarted()
         for (const pipe of this.pipes) pipe?.begin()
         break
@@ -259,7 +260,8 @@ export abstract class Call extends AsyncResource implements Watcher {
   /** The first question waits for the keeper's word, at most 20 ms. */
   get pid(): number | undefined {
     if (this.knownPid === 0 && this.phase === 'starting' && this.number >= 0 && this.error === undefined) {
-      this.knownPid = native.pid(this.number)
+      this.knownPid = native.pid(this.number, !this.askedForPid)
+      this.askedForPid = true
     }
     return this.knownPid === 0 ? undefined : this.knownPid
   }
@@ -362,7 +364,8 @@ function reportOf(event: Event<'ended'>): EndReport {
 
 function noticeOf(event: Event<'ended'>): string | undefined {
   if (event.reason === 'not-started') return undefined
-  if (event.by === 'host' && event.mechanism === 'none') return notices.helper
+  const isLost = event.reason === 'keeper-gone' || event.reason === 'host-gone'
+  if (event.by === 'host' && event.mechanism === 'none' && !isLost) return notices.helper
   return event.outcome === 'ended' || event.outcome === 'released' ? undefined : notices.end
 }
 

@@ -9,7 +9,7 @@
 /** One place of the command's stdio: a code below, or a descriptor of the host (0 or more) to be inherited. */
 export const Place = { ignore: -1, pipe: -2, stdout: -3 } as const
 
-/** In place of an environment: the process's own, read by the addon at the call. Only where `ownEnvironment` says so. */
+/** In place of an environment: the process's own, read by the addon at the call. */
 export const OWN_ENVIRONMENT = '\0'
 
 /** Bits of a readiness word: `word >> 2` is the call or pipe. */
@@ -92,8 +92,8 @@ export interface Native {
     gid: number,
     bestEffort: boolean,
   ): number[]
-  /** The command's pid. Waits at most 20 ms for it the first time; 0 when it is not known or the start failed. */
-  pid(call: number): number
+  /** The command's pid; with `wait` waits at most 20 ms for it. 0 when it is not known or the start failed. */
+  pid(call: number, wait: boolean): number
   /** What has arrived, oldest first. When everything was taken, arms the reactor for more. */
   receive(call: number): CallEvent[]
   /** True: handed to the keeper of a call that has not ended. `group`: the whole group instead of the first process. */

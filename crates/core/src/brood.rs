@@ -22,6 +22,8 @@ use crate::sys::{self, ChildrenFile, Group, Kill, Look, Pid};
 pub struct Brood {
     /// The list of our children. A keeper hands it from call to call.
     pub table: RefCell<ChildrenFile>,
+    /// We are no subreaper: orphans are not ours, and only the group can be signalled.
+    pub only_group: bool,
     /// Children that are not of the brood: a spawn helper's living keepers.
     pub outsiders: BTreeSet<Pid>,
     /// The call's own processes, which no report names: the command's first one and the pin.
@@ -55,11 +57,18 @@ impl Brood {
         Some(list)
     }
 
-    /// The live children, by the table or, failing that, by asking every number.
-    fn live(&self, by_number: bool) -> Vec<Pid> {
+    /// The children that count, by the table or, failing that, by asking every number.
+    fn found(&self, by_number: bool) -> Vec<Pid> {
         let listed = if by_number { None } else { self.children() };
         let mut list = listed.unwrap_or_else(sys::every_number);
-        list.retain(|pid| !self.outsiders.contains(pid) && sys::look(*pid) == Look::Live);
+        list.retain(|pid| !self.outsiders.contains(pid));
+        list
+    }
+
+    /// Those that are alive.
+    fn live(&self, by_number: bool) -> Vec<Pid> {
+        let mut list = self.found(by_number);
+        list.retain(|&pid| sys::look(pid) == Look::Live);
         list
     }
 
@@ -90,7 +99,8 @@ impl Brood {
 
     /// Whether nothing is alive below. Takes nothing away.
     pub fn is_settled(&self) -> bool {
-        self.children().is_some_and(|list| list.iter().all(|&pid| sys::look(pid) != Look::Live))
+        // Without a subreaper what lives on may be anywhere.
+        !self.only_group && self.live(false).is_empty()
     }
 
     /// Reaps the zombies that are not the call's own, while the call goes on. Whether nothing is alive below.
@@ -112,7 +122,7 @@ impl Brood {
                 _ => (),
             }
         }
-        settled
+        settled && !self.only_group
     }
 
     /// Reaps every zombie.
@@ -140,15 +150,12 @@ impl Brood {
 
     /// With outsiders among our children nothing but the table tells who is left.
     fn reap_listed(&mut self) -> Left {
-        for pid in self.children().unwrap_or_default() {
+        for pid in self.found(false) {
             if let Look::Dead(_) = sys::look(pid) {
                 self.reap_one(pid);
             }
         }
-        match self.children() {
-            Some(list) if list.is_empty() => Left::Nothing,
-            _ => Left::Some,
-        }
+        if self.found(false).is_empty() { Left::Nothing } else { Left::Some }
     }
 
     /// Reaps this zombie.
@@ -209,6 +216,7 @@ impl Killing {
     /// Goes as far as it gets without waiting.
     pub fn advance(&mut self, brood: &mut Brood, group: Option<&Group>) -> Progress {
         let mut by_number = false;
+        let mut passed = false;
         loop {
             // One look per wake-up, not one per process: whoever was signalled last tends to die last.
             while let Some(&pid) = self.awaited.last() {
@@ -217,13 +225,15 @@ impl Killing {
                 }
                 self.awaited.pop();
             }
-            if self.passes > 0 && Instant::now() >= self.deadline {
+            // One pass at each call even then: survivors are reported at the deadline, and pursued after it.
+            if passed && Instant::now() >= self.deadline {
                 return Progress::Waiting;
             }
+            passed = true;
             let live = brood.live(by_number);
             self.passes += 1;
             if let Some(group) = group
-                && !live.is_empty()
+                && (!live.is_empty() || brood.only_group)
             {
                 group.signal(libc::SIGKILL);
             }

@@ -211,7 +211,10 @@ impl Keeper {
                     break;
                 }
                 // The frame that they belong to finds them missing.
-                Received::Truncated => self.descriptors.clear(),
+                Received::Truncated(count) => {
+                    self.inbox.feed(&bytes[..count]);
+                    self.descriptors.clear();
+                }
             }
         }
         loop {
@@ -290,6 +293,7 @@ impl Keeper {
                 let first = started.pid;
                 self.call = Some(Call {
                     brood: Brood {
+                        only_group: !self.setup.subreaper,
                         own: vec![first],
                         table: RefCell::new(std::mem::take(&mut self.table)),
                         ..Brood::default()

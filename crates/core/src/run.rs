@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use holdfast_wire::{Background, Decoder, EndFacts, Exit, FromKeeper, Outcome, Reason, Spec, Step, ToKeeper};
 use rustix::event::{PollFd, PollFlags};
@@ -40,6 +40,7 @@ const NOT_FOUND: u8 = 127;
 /// What begins the end when it is sent to us.
 const ASKS_FOR_THE_END: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
+const NOT_ALL: &str = "not everything that the command started could be shown to be ended";
 const USAGE: &str = "usage: holdfast run [--timeout 30s] [--grace 2s] [--background end|keep] [--cwd DIR] -- command [args...]";
 
 /// The command line of `run`.
@@ -191,6 +192,7 @@ fn supervise(options: &Options) -> io::Result<Verdict> {
         in_terminal: group.is_some(),
         nohup,
         strangers: strangers.into_iter().collect(),
+        swept: false,
         exit: None,
         failure: None,
     };
@@ -217,6 +219,8 @@ struct Runner {
     nohup: bool,
     /// Children that this process had before.
     strangers: BTreeSet<Pid>,
+    /// A lost keeper's brood was ended.
+    swept: bool,
     exit: Option<Exit>,
     failure: Option<(Step, i32)>,
 }
@@ -271,7 +275,7 @@ impl Runner {
                 Ok(Some(facts)) => return Some(facts),
                 Ok(None) => (),
                 Err(()) => {
-                    self.sweep();
+                    self.swept = self.sweep();
                     return None;
                 }
             }
@@ -316,7 +320,7 @@ impl Runner {
             match socket::receive(self.control.as_fd(), &mut bytes, &mut Vec::new()) {
                 Received::Bytes(count) => self.inbox.feed(&bytes[..count]),
                 Received::Nothing => break,
-                Received::End | Received::Truncated => {
+                Received::End | Received::Truncated(_) => {
                     lost = true;
                     break;
                 }
@@ -336,17 +340,19 @@ impl Runner {
         if lost { Err(()) } else { Ok(None) }
     }
 
-    /// The keeper is lost; what was below it is below us now.
-    fn sweep(&mut self) {
+    /// The keeper is lost; what was below it is below us now. Whether nothing is left.
+    fn sweep(&mut self) -> bool {
         let first = self.commitment.take().pid.and_then(Pid::new);
         let own = first.into_iter().chain([self.keeper]).collect();
         let outsiders = std::mem::take(&mut self.strangers);
         let mut brood = Brood { own, outsiders, ..Brood::default() };
         let mut killing = Killing::new(Instant::now() + BUDGET);
-        while killing.advance(&mut brood, None) == Progress::Waiting {
+        loop {
             let left = killing.deadline.saturating_duration_since(Instant::now());
-            if left == Duration::ZERO {
-                break;
+            match killing.advance(&mut brood, None) {
+                Progress::Done => return true,
+                Progress::Waiting if !left.is_zero() => (),
+                Progress::Waiting | Progress::Denied => return false,
             }
             let timeout = rustix::event::Timespec::try_from(left).ok();
             let _ = rustix::event::poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], timeout.as_ref());
@@ -357,7 +363,8 @@ impl Runner {
     fn verdict(&self, facts: Option<EndFacts>, program: &OsString) -> Verdict {
         let program = program.to_string_lossy();
         let Some(facts) = facts else {
-            say("the keeper was lost; everything that the command started was ended");
+            let rest = if self.swept { "everything that the command started was ended" } else { NOT_ALL };
+            say(&format!("the keeper was lost; {rest}"));
             return Verdict::Code(OURSELVES);
         };
         if let Some((step, errno)) = self.failure {
@@ -369,8 +376,8 @@ impl Runner {
                 _ => OURSELVES,
             });
         }
-        if facts.outcome == Outcome::Survivors {
-            say("not everything that the command started could be ended");
+        if matches!(facts.outcome, Outcome::Survivors | Outcome::Unconfirmed) {
+            say(NOT_ALL);
         }
         match (facts.reason, self.exit) {
             (Reason::Timeout, _) => Verdict::Code(TIMED_OUT),

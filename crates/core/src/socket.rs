@@ -39,8 +39,8 @@ pub enum Received {
     Nothing,
     /// The other end is closed (or the socket is broken, which comes to the same).
     End,
-    /// Descriptors were cut off on the way (no free number, or too many).
-    Truncated,
+    /// So many bytes, but descriptors were cut off on the way (no free number, or too many).
+    Truncated(usize),
 }
 
 /// Receives without blocking.
@@ -57,7 +57,7 @@ pub fn receive(socket: BorrowedFd<'_>, into: &mut [u8], descriptors: &mut Vec<Ow
         }
     }
     match received {
-        Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => Received::Truncated,
+        Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => Received::Truncated(message.bytes),
         Ok(message) if message.bytes == 0 => Received::End,
         Ok(message) => Received::Bytes(message.bytes),
         Err(rustix::io::Errno::AGAIN) => Received::Nothing,

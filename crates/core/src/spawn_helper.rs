@@ -131,7 +131,7 @@ impl Helper {
             match socket::receive(self.control.as_fd(), &mut bytes, &mut none) {
                 Received::Bytes(count) => self.inbox.feed(&bytes[..count]),
                 Received::Nothing => break,
-                Received::End | Received::Truncated => {
+                Received::End | Received::Truncated(_) => {
                     self.host_gone = true;
                     break;
                 }

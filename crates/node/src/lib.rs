@@ -31,12 +31,12 @@ fn env_id(env: &Env) -> Result<EnvId> {
         .ok_or_else(|| Error::new(Status::GenericFailure, "holdfast: attach() comes first".to_owned()))
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn version() -> &'static str {
     VERSION
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn attach(env: Env, wake: Function<'_, (), ()>) -> Result<()> {
     // Weak: the environment's life is the calls' business, not the addon's.
     let wake = wake.build_threadsafe_function().weak::<true>().build()?;
@@ -53,7 +53,7 @@ pub fn attach(env: Env, wake: Function<'_, (), ()>) -> Result<()> {
     Ok(())
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn take(env: Env) -> Result<Vec<u32>> {
     Ok(host()?.take(env_id(&env)?))
 }
@@ -70,7 +70,7 @@ fn place(code: i32) -> Place {
     }
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn start(
     env: Env,
     helper: String,
@@ -119,9 +119,9 @@ fn millis(value: f64) -> u64 {
     value.ceil() as u64
 }
 
-#[napi]
-pub fn pid(call: u32) -> Result<i32> {
-    Ok(host()?.pid(call).unwrap_or(0))
+#[napi(catch_unwind)]
+pub fn pid(call: u32, wait: bool) -> Result<i32> {
+    Ok(host()?.pid(call, wait).unwrap_or(0))
 }
 
 #[napi(object, object_from_js = false)]
@@ -216,27 +216,27 @@ fn convert(event: Event) -> CallEvent {
     }
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn receive(call: u32) -> Result<Vec<CallEvent>> {
     Ok(host()?.receive(call).into_iter().map(convert).collect())
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn signal(call: u32, signal: i32, group: bool) -> Result<bool> {
     Ok(host()?.signal(call, signal, group))
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn end(call: u32, signal: i32, grace: f64) -> Result<bool> {
     Ok(host()?.end(call, signal, grace.ceil() as i64))
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn end_others(env: Env, signal: i32, grace: f64) -> Result<Vec<u32>> {
     Ok(host()?.end_others(env_id(&env)?, signal, grace.ceil() as i64))
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn hand_over(call: u32, pipes: Vec<u32>) -> Result<bool> {
     Ok(host()?.hand_over(call, &pipes))
 }
@@ -254,41 +254,41 @@ fn part(slice: &mut [u8], offset: u32, length: u32) -> Result<&mut [u8]> {
     slice.get_mut(offset as usize..end as usize).ok_or_else(outside)
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn read(pipe: u32, mut into: BufferSlice<'_>, offset: u32, length: u32) -> Result<i32> {
     Ok(moved(host()?.read(pipe, part(&mut into, offset, length)?)))
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn write(pipe: u32, mut from: BufferSlice<'_>, offset: u32, length: u32) -> Result<i32> {
     Ok(moved(host()?.write(pipe, part(&mut from, offset, length)?)))
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn finish(pipe: u32) -> Result<()> {
     host()?.finish(pipe);
     Ok(())
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn close(pipe: u32) -> Result<()> {
     host()?.close(pipe);
     Ok(())
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn reset_helper() -> Result<()> {
     host()?.reset_helper();
     Ok(())
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn execve(path: String, args: Vec<String>, env: Vec<String>, inherited: Vec<i32>) -> i32 {
     let keep = [inherit::named(&env), inherited].concat();
     sys::replace_process(&path, &args, &env, &keep).raw_os_error().unwrap_or(22)
 }
 
-#[napi]
+#[napi(catch_unwind)]
 pub fn probe(helper: String) -> Result<String> {
     Ok(host()?.probe(Path::new(&helper)).err().unwrap_or_default())
 }

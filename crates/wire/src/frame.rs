@@ -68,7 +68,7 @@ impl Decoder {
         Ok(Some(frame))
     }
 
-    /// Bytes of a frame that is not whole.
+    /// Whether nothing is left over: no bytes of a frame that is not whole.
     pub fn is_empty(&self) -> bool {
         self.start == self.buffer.len()
     }

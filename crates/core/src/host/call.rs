@@ -72,6 +72,8 @@ pub struct Call {
     best_effort: bool,
     changed_socket: bool,
     outbox: Outbox,
+    /// Said before the keeper has committed itself: to be said again to the next one.
+    said: Vec<u8>,
     began: Instant,
     shut: Option<Instant>,
     committed: bool,
@@ -101,6 +103,7 @@ impl Call {
             best_effort,
             changed_socket: false,
             outbox: Outbox::default(),
+            said: Vec::new(),
             began: Instant::now(),
             shut: None,
             committed: false,
@@ -262,6 +265,10 @@ impl Call {
         if sent < self.spec.len() {
             self.outbox.push(self.spec[sent..].to_vec(), Vec::new());
         }
+        if !self.said.is_empty() {
+            self.outbox.push(self.said.clone(), Vec::new());
+            let _ = self.outbox.flush(keeper.socket.as_fd());
+        }
         Ok(())
     }
 
@@ -275,6 +282,9 @@ impl Call {
         let Some(keeper) = self.keeper.as_ref().filter(|_| self.over.is_none() && self.lost.is_none()) else {
             return false;
         };
+        if !self.committed {
+            self.said.extend_from_slice(&bytes);
+        }
         self.outbox.push(bytes, descriptors);
         // A failed write is no conclusion: what the keeper said before is still to be read.
         let _ = self.outbox.flush(keeper.socket.as_fd());
@@ -357,7 +367,7 @@ impl Call {
             match socket::receive(keeper.socket.as_fd(), &mut bytes, &mut Vec::new()) {
                 Received::Bytes(count) => keeper.inbox.feed(&bytes[..count]),
                 Received::Nothing => return,
-                Received::End | Received::Truncated => ended = true,
+                Received::End | Received::Truncated(_) => ended = true,
             }
             while let Some(keeper) = &mut self.keeper {
                 let frame = keeper.inbox.next_frame();
@@ -413,6 +423,7 @@ impl Call {
             self.committed = true;
             self.descriptors.clear();
             self.spec = Vec::new();
+            self.said = Vec::new();
         }
     }
 

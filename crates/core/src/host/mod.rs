@@ -106,18 +106,18 @@ impl Host {
     /// Made at the first use.
     pub fn get() -> io::Result<&'static Host> {
         static HOST: OnceLock<Host> = OnceLock::new();
+        static MAKING: Mutex<()> = Mutex::new(());
         if let Some(host) = HOST.get() {
             return Ok(host);
         }
-        let reactor = Arc::new(Reactor::new()?);
-        let pool = Arc::new(Mutex::new(Pool::new(Arc::clone(&reactor))));
-        let host = Host { reactor, pool, calls: Mutex::default(), observed: Mutex::default() };
-        // The loser of a race of two threads has started no thread yet.
-        if HOST.set(host).is_ok()
-            && let Some(host) = HOST.get()
-        {
-            let pool = Arc::clone(&host.pool);
-            host.reactor.run(move |key| lock(&pool).on_ready(key))?;
+        let _making = lock(&MAKING);
+        if HOST.get().is_none() {
+            let reactor = Arc::new(Reactor::new()?);
+            let pool = Arc::new(Mutex::new(Pool::new(Arc::clone(&reactor))));
+            let of_reactor = Arc::clone(&pool);
+            reactor.run(move |key| lock(&of_reactor).on_ready(key))?;
+            let host = Host { reactor, pool, calls: Mutex::default(), observed: Mutex::default() };
+            let _ = HOST.set(host);
         }
         HOST.get().ok_or_else(|| io::ErrorKind::Other.into())
     }
@@ -227,11 +227,11 @@ impl Host {
         lock(&self.calls).get(&number).cloned()
     }
 
-    /// The command's pid; waits for it at most [`PID_WAIT`].
-    pub fn pid(&self, number: u32) -> Option<i32> {
+    /// The command's pid; with `wait` waits for it at most [`PID_WAIT`].
+    pub fn pid(&self, number: u32, wait: bool) -> Option<i32> {
         let call = self.call(number)?;
         let mut call = lock(&call);
-        call.await_pid(PID_WAIT, &self.pool);
+        call.await_pid(if wait { PID_WAIT } else { Duration::ZERO }, &self.pool);
         call.pid()
     }
 

@@ -20,6 +20,8 @@ use crate::sys::{self, Identity, Pid};
 
 /// For the helper's first word, and for a keeper when none is idle.
 const ANSWER: Duration = Duration::from_secs(2);
+/// Without an answer for so long the helper is sent SIGCONT.
+const STOPPED: Duration = Duration::from_millis(50);
 /// Idle keepers that are always welcome, and the most that are kept.
 const FEW: usize = 2;
 const MANY: usize = 16;
@@ -90,6 +92,17 @@ impl Pool {
 
     /// A keeper for one call.
     pub fn acquire(&mut self, path: &Path) -> Result<KeeperEnd, Refusal> {
+        match self.acquire_from(path) {
+            // A helper that does not answer is as good as dead.
+            Err(refusal) if refusal.errno == libc::ETIMEDOUT => {
+                self.retire();
+                self.acquire_from(path)
+            }
+            other => other,
+        }
+    }
+
+    fn acquire_from(&mut self, path: &Path) -> Result<KeeperEnd, Refusal> {
         self.ensure_helper(path)?;
         let deadline = Instant::now() + ANSWER;
         loop {
@@ -248,9 +261,18 @@ impl Pool {
     fn await_helper(&mut self, deadline: Instant) -> Result<(), Refusal> {
         let refusal = |errno: i32, tried: &str| Err(Refusal { errno, tried: tried.to_owned() });
         if let Some(helper) = &self.helper {
-            let wait = deadline.saturating_duration_since(Instant::now());
-            let timeout = Timespec::try_from(wait).ok();
-            let _ = rustix::event::poll(&mut [PollFd::new(&helper.control, PollFlags::IN)], timeout.as_ref());
+            let mut source = [PollFd::new(&helper.control, PollFlags::IN)];
+            let mut wait = |until: Instant| {
+                let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+                matches!(rustix::event::poll(&mut source, timeout.as_ref()), Ok(1..))
+            };
+            if !wait(deadline.min(Instant::now() + STOPPED)) {
+                // Somebody may have stopped it.
+                if let Some(pidfd) = self.leaving.get(&self.generation) {
+                    let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::CONT);
+                }
+                wait(deadline);
+            }
         }
         self.drain();
         match &mut self.helper {
@@ -292,7 +314,7 @@ impl Pool {
             match socket::receive(helper.control.as_fd(), &mut bytes, &mut helper.descriptors) {
                 Received::Bytes(count) => helper.inbox.feed(&bytes[..count]),
                 Received::Nothing => break,
-                Received::End | Received::Truncated => helper.alive = false,
+                Received::End | Received::Truncated(_) => helper.alive = false,
             }
         }
         loop {

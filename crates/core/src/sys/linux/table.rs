@@ -13,6 +13,7 @@ pub fn own_children(list: &mut ChildrenFile) -> Option<Vec<Pid>> {
     let mut bytes = Vec::new();
     match list.read(&mut bytes) {
         Ok(()) => Some(numbers(&bytes).collect()),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
         Err(_) => children_by_scan(Pid::own()?),
     }
 }
@@ -25,7 +26,14 @@ impl ChildrenFile {
     fn read(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         let file = match &mut self.0 {
             Some(file) => file,
-            none => none.insert(File::open("/proc/thread-self/children")?),
+            none => {
+                // A /proc of another pid namespace counts differently.
+                let own = fs::read_link("/proc/self")?;
+                if own.to_str().and_then(|name| name.parse().ok()) != Some(std::process::id()) {
+                    return Err(io::ErrorKind::Unsupported.into());
+                }
+                none.insert(File::open("/proc/thread-self/children")?)
+            }
         };
         let mut chunk = [0; 4096];
         loop {
@@ -68,12 +76,12 @@ pub fn descendants(roots: &[Pid]) -> Vec<(Pid, Pid)> {
     found
 }
 
-/// Every number that is a live child of ours, found by asking: for a system without a usable /proc.
+/// Every number that is a child of ours, alive or not, found by asking: for a system without a usable /proc.
 pub fn every_number() -> Vec<Pid> {
     let highest =
         fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
     let ask = |range: std::ops::RangeInclusive<i32>| -> Vec<Pid> {
-        range.filter_map(Pid::new).filter(|&pid| look(pid) == Look::Live).collect()
+        range.filter_map(Pid::new).filter(|&pid| look(pid) != Look::NotOurs).collect()
     };
     // The kernel's default first, its largest value only where that finds nothing.
     let found = ask(2..=highest.unwrap_or(32_768));
