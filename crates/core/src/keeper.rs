@@ -53,7 +53,7 @@ pub fn keep(setup: Setup) -> std::io::Result<bool> {
         outbox: Vec::new(),
         host_gone: false,
         lost_host: false,
-        stack: Stack::new(),
+        stack: Stack::new()?,
         table: ChildrenFile::default(),
         call: None,
     };
@@ -201,7 +201,7 @@ impl Keeper {
 
     /// Reads all there is, then deals with the frames. An error in them is a lost host.
     fn receive(&mut self) {
-        let mut bytes = [0; 16 * 1024];
+        let mut bytes = [0; 4096];
         loop {
             match socket::receive(self.setup.control.as_fd(), &mut bytes, &mut self.descriptors) {
                 Received::Bytes(count) => self.inbox.feed(&bytes[..count]),
@@ -516,7 +516,7 @@ impl Call {
 
     /// Reads what kept processes print, and forgets it.
     fn drain(&mut self) {
-        let mut bytes = [0; 16 * 1024];
+        let mut bytes = [0; 4096];
         self.drained.retain(|fd| {
             let mut source = [PollFd::new(fd, PollFlags::IN)];
             loop {
