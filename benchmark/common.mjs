@@ -14,6 +14,7 @@ export async function report(rows) {
 }
 
 const TRUE = '/bin/true'
+const CALLS_OF_A_TURN = 4
 export const closed = (child) => once(child, 'close')
 
 /** By name: how each starts `/bin/true`, and how its user learns of the end. */
@@ -73,4 +74,27 @@ export function familyOf(host) {
 /** In kB. Needs root, because helper and keepers are not dumpable. */
 export function pss(pid) {
   return Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))[1])
+}
+
+/**
+ * Contenders take turns of a few calls each. The first call of a turn does not count: it pays for what the one before
+ * left behind, such as the page faults after a fork of the host.
+ * @param measure given a contender, resolves to its samples by measure
+ */
+export async function inTurns(names, rounds, measure) {
+  const samples = {}
+  for (let round = -1; round < rounds; round++) {
+    for (const name of names) {
+      for (let call = -1; call < CALLS_OF_A_TURN; call++) {
+        const found = await measure(name)
+        if (round < 0 || call < 0) continue
+        for (const [what, sample] of Object.entries(found)) {
+          samples[what] ??= {}
+          samples[what][name] ??= []
+          samples[what][name].push(sample)
+        }
+      }
+    }
+  }
+  return samples
 }

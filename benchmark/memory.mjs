@@ -1,39 +1,52 @@
 // What helper and keepers cost in memory, beside the commands themselves.
 import childProcess from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { childrenOf, closed, endCalls, familyOf, given, pss, quiet, ready, report, sleepingCalls } from './common.mjs'
+import { childrenOf, closed, endCalls, familyOf, given, pss, ready, report, sleepingCalls } from './common.mjs'
 
 const CALLS = 500
 const ROUNDS = 5
+/** kB: 2 for a call. */
+const NOISE = 1000
 const { bare, tree } = given.programs
 
-const available = () => Number(/^MemAvailable:\s+(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8'))[1])
+/** Free pages that a CPU holds in its own lists are not in MemAvailable: up to 100 MB here, back only seconds later. */
+const heldByCpus = () => {
+  const counts = readFileSync('/proc/zoneinfo', 'utf8').matchAll(/^ +count: +(\d+)/gm)
+  return [...counts].reduce((total, [, pages]) => total + Number(pages) * 4, 0)
+}
+const available = () => Number(/^MemAvailable:\s+(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8'))[1]) + heldByCpus()
 const resident = () => process.memoryUsage.rss() / 1024
-const settle = async () => {
-  // What exited is freed after a grace period of the kernel's (RCU).
-  for (let turn = 0; turn < 300; turn++) await quiet()
+
+/** kB, once it has come to rest: what exited is freed a while later, and the rest of the system is not idle. */
+async function atRest(measure) {
+  const last = []
+  for (let turn = 0; turn < 40; turn++) {
+    await delay(100)
+    last.push(measure())
+    const latest = last.slice(-6)
+    if (latest.length === 6 && Math.max(...latest) - Math.min(...latest) < NOISE) break
+  }
+  return last.at(-1)
 }
 
 /** kB for a sleeping call: less memory on the system, without what this host has grown by. */
 async function byHoldfast() {
-  await settle()
-  const before = available() + resident()
+  const measure = () => available() + resident()
+  const before = await atRest(measure)
   const calls = await sleepingCalls(CALLS)
-  await settle()
-  const used = before - (available() + resident())
+  const used = before - (await atRest(measure))
   await endCalls(calls)
   return used / CALLS
 }
 
 /** kB for the command alone. */
 async function byBare() {
-  await settle()
-  const before = available()
+  const before = await atRest(available)
   const child = childProcess.spawn(bare, ['sleepers', String(CALLS), tree], { stdio: ['pipe', 'pipe', 'inherit'] })
   await ready(child)
-  await settle()
-  const used = before - available()
+  const used = before - (await atRest(available))
   child.stdin.end()
   await closed(child)
   return used / CALLS
@@ -70,7 +83,6 @@ async function orReason(measure) {
 }
 
 const one = await sleepingCalls(1)
-await settle()
 const { helper, keepers } = familyOf(process.pid)
 const helperPss = await orReason(() => pss(helper))
 const familyPss = await orReason(() => pss(helper) + keepers.reduce((total, pid) => total + pss(pid), 0))

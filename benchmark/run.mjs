@@ -5,7 +5,7 @@
 import { execFileSync, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { arch, cpus, release, tmpdir, totalmem } from 'node:os'
+import { arch, cpus, loadavg, release, tmpdir, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -31,6 +31,8 @@ if (only !== undefined && !(only in GROUPS)) {
   process.exit(64)
 }
 
+/** What else the machine was doing: with more than a few tenths the ratios against bare C are noise. */
+const load = loadavg()[0]
 const directory = mkdtempSync(join(tmpdir(), 'holdfast-bench-'))
 try {
   const programs = compile()
@@ -136,7 +138,7 @@ function print(rows) {
       .join('  ')
       .trimEnd(),
   )
-  console.log(`\nmedian (p10..p90)\n${text.join('\n')}`)
+  console.log(`\nmedian (p10..p90); load of the machine at the start: ${load.toFixed(2)}\n\n${text.join('\n')}`)
 }
 
 function machine() {
@@ -171,7 +173,7 @@ function save(rows) {
     bars: row.bars?.map((bar) => ({ ...bar, found: judge(bar, row)[0], met: judge(bar, row)[2] })),
     cells: Object.fromEntries(Object.entries(row.cells).map(([name, samples]) => [name, thin(samples)])),
   }))
-  const text = JSON.stringify({ date, commit, machine: machine(), rows: saved }, undefined, 1)
+  const text = JSON.stringify({ date, commit, load, machine: machine(), rows: saved }, undefined, 1)
   // One line for an array of numbers.
   const dense = text.replace(/\[[\d\s.,e+-]*\]/g, (list) => list.replace(/\s+/g, ''))
   mkdirSync(join(HERE, 'runs'), { recursive: true })

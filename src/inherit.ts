@@ -26,14 +26,16 @@ interface Descriptor {
 
 /**
  * The descriptors from 3 on. Node set close-on-exec on them, so that only their kind tells them from its own:
- * anonymous inodes, and pipes of which it holds both ends.
+ * anonymous inodes, pipes of which it holds both ends, and /dev/null for reading.
  */
 export function inheritedDescriptors(): number[] {
   const all = openDescriptors()
   const isHeld = (pipe: string, end: number) => all.some(({ target, mode }) => target === pipe && (mode & end) !== 0)
-  const isOwn = (target: string) =>
-    target.startsWith('anon_inode:') || (target.startsWith('pipe:') && isHeld(target, READS) && isHeld(target, WRITES))
-  return all.filter(({ fd, target }) => fd > 2 && !isOwn(target)).map(({ fd }) => fd)
+  const isOwn = ({ target, mode }: Descriptor) =>
+    target.startsWith('anon_inode:') ||
+    (target.startsWith('pipe:') && isHeld(target, READS) && isHeld(target, WRITES)) ||
+    (target === '/dev/null' && (mode & WRITES) === 0)
+  return all.filter((one) => one.fd > 2 && !isOwn(one)).map(({ fd }) => fd)
 }
 
 function openDescriptors(): Descriptor[] {

@@ -32,7 +32,7 @@ export function allPids() {
 export function marked(mark) {
   return allPids().filter((pid) => {
     try {
-      return isAlive(pid) && readFileSync(`/proc/${pid}/environ`).includes(`MARK=${mark}\0`)
+      return readFileSync(`/proc/${pid}/environ`).includes(`MARK=${mark}\0`) && isAlive(pid)
     } catch {
       return false
     }
@@ -78,6 +78,59 @@ export const keepersOf = (helper) => childrenOf(helper).filter((pid) => comm(pid
 export function comm(pid) {
   try {
     return readFileSync(`/proc/${pid}/comm`, 'utf8').trim()
+  } catch {
+    return undefined
+  }
+}
+
+/** An argument of `sleep` that nobody else has: it names a process that has neither environment nor parent. */
+export const newWord = () => `59.${String(process.pid).padStart(8, '0')}${String(++serial).padStart(4, '0')}`
+
+/** The live processes that have this word as an argument. */
+export function withWord(word) {
+  return allPids().filter((pid) => {
+    try {
+      return isAlive(pid) && readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes(word)
+    } catch {
+      return false
+    }
+  })
+}
+
+export const noneWithWord = (word, deadline) =>
+  until(() => withWord(word).length === 0, `end of all with ${word}`, deadline)
+
+/** The live processes that any mark or word of this test file is on: pid and name. */
+export function leftByUs() {
+  const word = newWord().slice(0, -4)
+  return allPids()
+    .filter((pid) => {
+      try {
+        if (!isAlive(pid)) return false
+        if (readFileSync(`/proc/${pid}/environ`).includes(`MARK=m${process.pid}-`)) return true
+        return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(`\0${word}`)
+      } catch {
+        return false
+      }
+    })
+    .map((pid) => `${pid} ${comm(pid)}`)
+}
+
+/** Everything below a process, zombies included. */
+export function descendantsOf(pid) {
+  const parents = new Map(allPids().map((other) => [other, stat(other)?.ppid]))
+  const found = []
+  for (let level = [pid]; level.length > 0; found.push(...level)) {
+    const above = level
+    level = [...parents].filter(([, parent]) => above.includes(parent)).map(([other]) => other)
+  }
+  return found
+}
+
+/** One line of /proc/<pid>/status, without its name. */
+export function statusOf(pid, name) {
+  try {
+    return new RegExp(`^${name}:\\s*(.*)$`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
   } catch {
     return undefined
   }

@@ -41,6 +41,8 @@ pub struct Setup {
     pub terminal_group: Option<Pid>,
     /// For `holdfast run`: descriptors of our own that the command inherits, and we give up after its start.
     pub inherited: Vec<i32>,
+    /// The command ignores SIGHUP, as we were told to (nohup(1)).
+    pub nohup: bool,
 }
 
 /// Runs until the host is gone and nothing is left. Whether the host went in the middle of a call.
@@ -286,7 +288,7 @@ impl Keeper {
         let terminal_group = if spec.same_group { self.setup.terminal_group } else { None };
         let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
         let (background, background_grace) = (spec.background, millis(spec.background_grace));
-        let mut plan = Box::new(Plan::new(spec, &descriptors, terminal_group));
+        let mut plan = Box::new(Plan::new(spec, &descriptors, terminal_group, self.setup.nohup));
         self.setup.slot.set(Class::Contained);
         match sys::start(&mut plan, &mut self.stack) {
             Ok(started) => {

@@ -171,6 +171,7 @@ fn supervise(options: &Options) -> io::Result<Verdict> {
                 subreaper: subreaper && sys::become_keeper(),
                 terminal_group: group,
                 inherited,
+                nohup,
             };
             let lost = keeper::keep(setup)?;
             // Otherwise the terminal is the host's, or the shell's again.
@@ -189,6 +190,7 @@ fn supervise(options: &Options) -> io::Result<Verdict> {
         inbox: Decoder::default(),
         outbox: Outbox::default(),
         signals: SignalSource::new(&[&ASKS_FOR_THE_END[..], &[libc::SIGCHLD]].concat())?,
+        inherited,
         in_terminal: group.is_some(),
         nohup,
         strangers: strangers.into_iter().collect(),
@@ -214,6 +216,8 @@ struct Runner {
     inbox: Decoder,
     outbox: Outbox,
     signals: SignalSource,
+    /// Descriptors that the command has now.
+    inherited: Vec<i32>,
     in_terminal: bool,
     /// SIGHUP was ignored when we came, as nohup(1) has it.
     nohup: bool,
@@ -328,7 +332,7 @@ impl Runner {
         }
         while let Some(frame) = self.inbox.next_frame().map_err(|_| ())? {
             match FromKeeper::decode(&frame).map_err(|_| ())? {
-                FromKeeper::Started => sys::let_go_of_stdio(),
+                FromKeeper::Started => sys::let_go_of_stdio(&self.inherited),
                 FromKeeper::Taken(_) => (),
                 FromKeeper::Failed { step, errno, .. } => self.failure = Some((step, errno)),
                 FromKeeper::Exited { exit, .. } => self.exit = Some(exit),

@@ -178,6 +178,7 @@ impl Helper {
                     subreaper,
                     terminal_group: None,
                     inherited: Vec::new(),
+                    nohup: false,
                 }));
             }
             Err(error) => {

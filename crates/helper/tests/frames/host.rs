@@ -262,7 +262,7 @@ impl Keeper {
     }
 
     /// Everything up to the report of the end, which is the last of it.
-    pub fn to_the_end(&mut self) -> (Vec<FromKeeper>, EndFacts) {
+    pub fn until_the_end(&mut self) -> (Vec<FromKeeper>, EndFacts) {
         let mut list = Vec::new();
         loop {
             match self.next() {

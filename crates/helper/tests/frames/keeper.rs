@@ -27,7 +27,7 @@ fn assert_nothing_ran(ground: &Ground, helper: Helper, keeper: Keeper) {
 /// The keeper serves a call as if nothing had been.
 fn assert_serves(ground: &Ground, keeper: &mut Keeper) {
     keeper.say(&ground.spec("echo served >> ran; exit 7"), &[&ground.directory()]);
-    let (messages, facts) = keeper.to_the_end();
+    let (messages, facts) = keeper.until_the_end();
     assert_eq!(messages.first(), Some(&FromKeeper::Started));
     assert!(matches!(messages.get(1), Some(FromKeeper::Exited { exit: Exit::Code(7), .. })), "{messages:?}");
     assert_eq!((facts.outcome, facts.by, facts.reason), (Outcome::Ended, By::Keeper, Reason::Exit));
@@ -59,7 +59,7 @@ fn a_spec_byte_by_byte_runs_once() {
         let along: &[_] = if at == 0 { &[&directory] } else { &[] };
         keeper.say(&[*byte], along);
     }
-    let (_, facts) = keeper.to_the_end();
+    let (_, facts) = keeper.until_the_end();
     assert_eq!(facts.outcome, Outcome::Ended);
     assert_eq!(ground.ran(), "ran\n");
     keeper.close();
@@ -144,7 +144,7 @@ fn a_spec_without_its_descriptors_is_refused_and_the_keeper_stays() {
     let ground = Ground::new();
     let (helper, mut keeper) = Helper::with_keeper();
     keeper.say(&ground.spec(LONG), &[]);
-    let (messages, facts) = keeper.to_the_end();
+    let (messages, facts) = keeper.until_the_end();
     assert_eq!(messages, [FromKeeper::Failed { step: Step::Stdio, errno: EBADF, path: Vec::new() }]);
     assert_eq!((facts.outcome, facts.reason), (Outcome::Ended, Reason::NotStarted));
     assert_eq!(keeper.commitment.take(), Told::default());
@@ -156,7 +156,7 @@ fn a_spec_without_its_descriptors_is_refused_and_the_keeper_stays() {
         spec.places = &[1, 2, 2];
     });
     keeper.say(&three, &[&ground.directory(), &ground.directory()]);
-    let (_, facts) = keeper.to_the_end();
+    let (_, facts) = keeper.until_the_end();
     assert_eq!(facts.reason, Reason::NotStarted);
     assert_eq!(ground.ran(), "");
     assert_serves(&ground, &mut keeper);
@@ -173,7 +173,7 @@ fn a_second_spec_is_a_lost_host() {
     let (first, second) = (ground.spec(LONG), ground.spec("echo second >> ran"));
     let directory = ground.directory();
     keeper.say(&[first, second].concat(), &[&directory, &directory]);
-    let (_, facts) = keeper.to_the_end();
+    let (_, facts) = keeper.until_the_end();
     assert_eq!((facts.outcome, facts.reason), (Outcome::Ended, Reason::HostGone));
     assert_eq!(ground.marked(), []);
     keeper.process.assert_gone("the keeper");
@@ -189,7 +189,7 @@ fn a_second_spec_while_the_first_runs_is_a_lost_host() {
     keeper.say(&ground.spec(LONG), &[&directory]);
     until("the first runs", || ground.marked().len() == 3);
     keeper.say(&ground.spec("echo second >> ran"), &[&directory]);
-    let (_, facts) = keeper.to_the_end();
+    let (_, facts) = keeper.until_the_end();
     assert_eq!((facts.outcome, facts.reason), (Outcome::Ended, Reason::HostGone));
     assert_eq!(facts.leftover_count, 2);
     assert_eq!(ground.marked(), []);
@@ -254,7 +254,7 @@ fn a_host_that_closes_while_the_command_runs_leaves_nothing() {
 }
 
 #[test]
-fn a_host_that_shuts_its_side_before_the_spec_is_read_to_the_end_runs_nothing() {
+fn a_host_that_shuts_its_side_before_the_spec_is_read_until_the_end_runs_nothing() {
     let ground = Ground::new();
     let (helper, mut keeper) = Helper::with_keeper();
     let bytes = ground.spec(LONG);

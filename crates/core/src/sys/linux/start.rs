@@ -66,6 +66,7 @@ pub struct Plan {
     uid: Option<u32>,
     gid: Option<u32>,
     terminal_group: Option<Pid>,
+    nohup: bool,
     wants_pin: bool,
     parent: i32,
     status: RawFd,
@@ -82,7 +83,7 @@ struct Shared {
 impl Plan {
     /// Makes a plan of a spec and the descriptors that came with it; the first is the working directory.
     /// The command leads a session and group of its own, or joins `terminal_group`.
-    pub fn new(spec: SpecView, descriptors: &[OwnedFd], terminal_group: Option<Pid>) -> Plan {
+    pub fn new(spec: SpecView, descriptors: &[OwnedFd], terminal_group: Option<Pid>, nohup: bool) -> Plan {
         let pointers = |list: &mut dyn Iterator<Item = &CStr>| -> Vec<*const c_char> {
             list.map(CStr::as_ptr).chain([ptr::null()]).collect()
         };
@@ -111,6 +112,7 @@ impl Plan {
             uid: spec.uid,
             gid: spec.gid,
             terminal_group,
+            nohup,
             wants_pin: terminal_group.is_none() && spec.background == holdfast_wire::Background::Keep,
             parent: std::process::id() as i32,
             status: -1,
@@ -276,7 +278,8 @@ impl Child<'_> {
                 .map_err(step(Step::Limits))?;
         }
         self.credentials().map_err(step(Step::Credentials))?;
-        for signal in IGNORED {
+        let kept = |signal| signal == libc::SIGHUP && plan.nohup;
+        for signal in IGNORED.into_iter().filter(|&signal| !kept(signal)) {
             default(signal).map_err(step(Step::Helper))?;
         }
         call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0])

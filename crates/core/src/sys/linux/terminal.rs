@@ -70,17 +70,23 @@ fn null(numbers: impl Iterator<Item = i32>) {
     }
 }
 
-/// In a keeper that was forked by `holdfast run`: lets go of what the command has now.
-pub fn stand_apart(inherited: &[i32]) {
+/// Closes what the command has now.
+fn close_inherited(inherited: &[i32]) {
     for &fd in inherited.iter().filter(|&&fd| fd > 2) {
         // SAFETY: inherited, and no owner in this process knows of it.
         unsafe { libc::close(fd) };
     }
+}
+
+/// In a keeper that was forked by `holdfast run`: lets go of what the command has now.
+pub fn stand_apart(inherited: &[i32]) {
+    close_inherited(inherited);
     null(0..=2);
 }
 
 /// Standard input and output are the command's; standard error stays for our own last word.
-pub fn let_go_of_stdio() {
+pub fn let_go_of_stdio(inherited: &[i32]) {
+    close_inherited(inherited);
     null(0..=1);
 }
 

@@ -1,0 +1,50 @@
+import { readdirSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import test from 'ava'
+import { holdfast, killStarted, marks } from './support/command-line.mjs'
+import { comm, marked, noneMarked } from './support/facts.mjs'
+
+const path = (file) => fileURLToPath(new URL(`../${file}`, import.meta.url))
+const execute = (file) => holdfast([], { command: [process.execPath, path(file)], stdio: ['ignore', 'pipe', 'pipe'] })
+
+test.afterEach.always(killStarted)
+test.after.always('nothing is left alive', async (t) => {
+  await Promise.allSettled(marks.map((one) => noneMarked(one)))
+  t.deepEqual(marks.flatMap(marked).map(comm), [])
+})
+
+const PRINTED = {
+  'shell-tool.mjs': 'the server is up\n\nexit code: 0\nended with it: sleep\n',
+  'stream.mjs': 'got line 1\ngot line 2\ngot line 3\nexit code 3; ended with it: sleep\n',
+  'timeout.mjs': 'output:    started\ntimed out: true\nthe end:   ended, proven by subreaper\n',
+}
+
+test('every example is executed here', (t) => {
+  t.deepEqual(readdirSync(path('examples')).sort(), Object.keys(PRINTED))
+})
+
+for (const [name, printed] of Object.entries(PRINTED)) {
+  test(`examples/${name} prints what it says, ends by itself and leaves nothing`, async (t) => {
+    const started = execute(`examples/${name}`)
+    const status = await started.closed
+    t.deepEqual([status, started.out(), started.err()], [{ code: 0, signal: null }, printed, ''])
+    // The helper is the last to leave, just after its host.
+    t.deepEqual(
+      marked(started.mark)
+        .map(comm)
+        .filter((one) => one !== 'holdfast-helper'),
+      [],
+    )
+  })
+}
+
+test('the demonstration of `npm start`: every claim holds', async (t) => {
+  const started = execute('scripts/demo.mjs')
+  t.deepEqual(await started.closed, { code: 0, signal: null }, started.out() + started.err())
+  const lines = started.out().split('\n')
+  t.is(lines.filter((line) => line.startsWith('ok ')).length, 12)
+  t.deepEqual(
+    lines.filter((line) => line.startsWith('NOT SO')),
+    [],
+  )
+})

@@ -1,0 +1,183 @@
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import ava from 'ava'
+import { CLI, marks } from './support/command-line.mjs'
+import { childrenOf, comm, marked, noneMarked, stat, until } from './support/facts.mjs'
+import { closeTerminals, NO_TERMINAL, openShell, openTerminal } from './support/terminal.mjs'
+
+if (NO_TERMINAL) console.log(`holdfast run in a terminal is not tested: ${NO_TERMINAL}`)
+const test = NO_TERMINAL ? ava.skip : ava
+ava.afterEach.always(closeTerminals)
+ava.after.always('nothing is left alive', async (t) => {
+  await Promise.allSettled(marks.map((one) => noneMarked(one)))
+  t.deepEqual(marks.flatMap(marked).map(comm), [])
+})
+
+const env = { HF: `${process.execPath} ${CLI} run` }
+
+const named = (mark, name) => marked(mark).filter((pid) => comm(pid) === name)
+/** The resident process: of the two helpers the one that is the other one's parent. */
+const residentOf = (mark) =>
+  until(() => {
+    const helpers = named(mark, 'holdfast-helper')
+    return helpers.find((pid) => childrenOf(pid).some((child) => helpers.includes(child)))
+  }, 'helper and keeper')
+/** The foreground group of a process's terminal. */
+const foreground = (pid) => Number(readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop().split(' ')[5])
+
+const COUNTS = fileURLToPath(new URL('fixtures/count-interrupts.sh', import.meta.url))
+
+test('C33 ^C reaches the command exactly once, and the shell goes on', async (t) => {
+  const terminal = await openShell({ ...env, COUNTS })
+  terminal.type('$HF -- "$COUNTS"; echo status-$?.\n')
+  const [, pid] = await terminal.shows(/ready-(\d+)\./)
+  for (const round of [1, 2, 3, 4, 5]) {
+    terminal.type('\x03')
+    await terminal.shows(new RegExp(`int-${round}\\.`))
+  }
+  const resident = await residentOf(terminal.mark)
+  t.is(stat(Number(pid)).pgrp, stat(resident).pgrp)
+  t.is(foreground(pid), stat(resident).pgrp)
+  terminal.type('x\n')
+  await terminal.shows(/end-5-x\./)
+  await terminal.shows(/status-0\./)
+  t.is(terminal.screen().match(/int-/g).length, 5)
+  t.deepEqual(named(terminal.mark, 'holdfast-helper'), [])
+})
+
+test('C33 ^C ends a command that has no answer to it: 130 in the shell, and what it left is ended', async (t) => {
+  const terminal = await openShell(env)
+  terminal.type(`$HF -- sh -c 'setsid sleep 60 & sleep 60 & echo ready-1.; sleep 60'\n`)
+  await terminal.shows(/ready-1\./)
+  await until(() => named(terminal.mark, 'sleep').length === 3, 'the brood')
+  // ^C makes the shell forget the rest of its line, so that the question comes in a line of its own.
+  terminal.type('\x03')
+  terminal.type('echo status-$?.\n')
+  await terminal.shows(/status-130\./)
+  t.deepEqual([...named(terminal.mark, 'sleep'), ...named(terminal.mark, 'holdfast-helper')], [])
+})
+
+test('C33 a script that runs it ends by ^C as well', async (t) => {
+  const terminal = await openShell(env)
+  terminal.type(`sh -c '$HF -- sh -c "echo ready-1.; sleep 60"; echo went on'\n`)
+  await terminal.shows(/ready-1\./)
+  terminal.type('\x03')
+  terminal.type('echo status-$?.\n')
+  await terminal.shows(/status-130\./)
+  t.false(terminal.screen().includes('went on'))
+})
+
+test('C33 ^Z stops the job, fg continues it', async (t) => {
+  const terminal = await openShell(env)
+  terminal.type(`$HF -- sh -c 'echo ready-$$.; read x; echo got-$x.; exit 4'; echo status-$?.\n`)
+  const [, command] = await terminal.shows(/ready-(\d+)\./)
+  const resident = await residentOf(terminal.mark)
+  const states = () => [stat(command)?.state, stat(resident)?.state]
+  for (const round of [1, 2]) {
+    terminal.type('\x1a')
+    await terminal.shows(/Stopped/)
+    t.deepEqual(states(), ['T', 'T'], `round ${round}`)
+    // The shell has the terminal back and answers.
+    terminal.type('jobs; echo free-$((20 + 2)).\n')
+    await terminal.shows(/Stopped.*free-22\./s)
+    terminal.type('fg\n')
+    await until(() => !states().includes('T'), `both running again, round ${round}`)
+    await until(() => foreground(command) === stat(command).pgrp, 'the job in the foreground')
+  }
+  terminal.type('abc\n')
+  await terminal.shows(/got-abc\./)
+  terminal.type('echo after-$?.\n')
+  await terminal.shows(/after-4\./)
+  t.pass()
+})
+
+test('a deadline holds for a stopped job', async (t) => {
+  const terminal = await openShell(env)
+  terminal.type(`$HF --timeout 3s --grace 100ms -- sh -c 'setsid sleep 60 & echo ready-1.; read x'\n`)
+  await terminal.shows(/ready-1\./)
+  await until(() => named(terminal.mark, 'sleep').length === 1, 'the brood')
+  terminal.type('\x1a')
+  await terminal.shows(/Stopped/)
+  await until(() => named(terminal.mark, 'sleep').length === 0, 'the end by the deadline')
+  terminal.type('fg; echo status-$?.\n')
+  await terminal.shows(/status-124\./)
+  t.deepEqual(named(terminal.mark, 'holdfast-helper'), [])
+})
+
+test('pipelines in a terminal: neighbours keep the terminal, and live on', async (t) => {
+  const terminal = await openShell(env)
+  terminal.type(`$HF -- printf '2 two\\n1 one\\n' | $HF -- sort | (cat; read x </dev/tty; echo typed-$x.)\n`)
+  await terminal.shows(/1 one\s+2 two/)
+  terminal.type('abc\n')
+  await terminal.shows(/typed-abc\./)
+  // The contained command asks the terminal itself.
+  terminal.type(`echo piped | $HF -- sh -c 'read a; read b </dev/tty; echo "$a-$b."'\n`)
+  terminal.type('def\n')
+  await terminal.shows(/piped-def\./)
+  // Ending a call signals no group: the neighbour in it goes on until its own end.
+  terminal.type(`$HF --timeout 200ms --grace 0 -- sleep 60 | (cat; echo neighbour-$((1 + 2)).)\n`)
+  await terminal.shows(/neighbour-3\./)
+  terminal.type('$HF -- yes | head -n 1; set -- "$PIPESTATUS"; echo status-$1.\n')
+  await terminal.shows(/y\s+status-141\./)
+  t.pass()
+})
+
+// The shell here is not interactive: a line editor would put the modes back by itself.
+const modes = (line, looks = 200) => `before=$(stty -g); ${line}; status=$?; n=0
+  while [ "$(stty -g)" != "$before" ] && [ $n -lt ${looks} ]; do n=$((n + 1)); sleep 0.05; done
+  if [ "$(stty -g)" = "$before" ]; then echo modes-same-$status.; else echo modes-other-$status.; fi; stty "$before"`
+const RAW = `stty raw -echo; stty -a | grep -q -- "-icanon" && echo raw-now.`
+
+test('the measuring instrument: without holdfast the modes stay changed', async (t) => {
+  const terminal = openTerminal(modes(`sh -c '${RAW}; kill -KILL $$'`, 5))
+  t.truthy(await terminal.shows(/modes-other-137\./))
+})
+
+for (const [how, options, ending, status] of [
+  ['SIGKILL of the command', '', 'kill -KILL $$', 137],
+  ['its exit', '', 'exit 3', 3],
+  ['its deadline', '--timeout 300ms --grace 0', 'sleep 60', 124],
+  ['SIGKILL of the resident process', '--grace 0', 'kill -KILL $PPID_OF_KEEPER; sleep 60', 137],
+  ['SIGKILL of the keeper', '', 'kill -KILL $PPID; sleep 60', 125],
+]) {
+  test(`C33 terminal modes are as before after ${how}`, async (t) => {
+    const parent = 'PPID_OF_KEEPER=$(cut -d" " -f4 /proc/$PPID/stat)'
+    const terminal = openTerminal(modes(`$HF ${options} -- sh -c '${parent}; ${RAW}; ${ending}'`), env)
+    await terminal.shows(/raw-now\./)
+    t.truthy(await terminal.shows(new RegExp(`modes-same-${status}\\.`), 20_000))
+    await terminal.exited
+    t.deepEqual(named(terminal.mark, 'holdfast-helper'), [])
+  })
+}
+
+test('C02 closing the terminal ends the command and what it started', async (t) => {
+  const terminal = await openShell(env)
+  terminal.type(`$HF -- sh -c 'setsid sleep 60 & (sleep 60 &) & echo ready-1.; sleep 60; true'\n`)
+  await terminal.shows(/ready-1\./)
+  await until(() => named(terminal.mark, 'sleep').length === 3, 'the brood')
+  terminal.close()
+  await noneMarked(terminal.mark)
+  t.pass()
+})
+
+test('closing the terminal ends a background job, by SIGHUP from its shell', async (t) => {
+  const terminal = await openShell(env)
+  terminal.type(`$HF --grace 100ms -- sh -c 'trap "" HUP; setsid sleep 60 & echo ready-1.; sleep 60; true' &\n`)
+  await terminal.shows(/ready-1\./)
+  await until(() => named(terminal.mark, 'sleep').length === 2, 'the brood')
+  terminal.close()
+  await noneMarked(terminal.mark)
+  t.pass()
+})
+
+test('in the background it may print, and an attempt to read stops the job, as without holdfast', async (t) => {
+  const terminal = await openShell(env)
+  terminal.type(`$HF -- sh -c 'echo printed-1.; read x; echo got-$x.' &\n`)
+  await terminal.shows(/printed-1\./)
+  const resident = await residentOf(terminal.mark)
+  await until(() => stat(resident).state === 'T', 'a stopped job')
+  terminal.type('fg\n')
+  terminal.type('abc\n')
+  await terminal.shows(/got-abc\./)
+  t.pass()
+})

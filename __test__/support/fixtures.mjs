@@ -1,0 +1,30 @@
+// Where the fixtures are; those in C are compiled when a test asks for them.
+import { execFileSync } from 'node:child_process'
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export const fixture = (name) => fileURLToPath(new URL(`../fixtures/${name}`, import.meta.url))
+
+let folder
+
+/** The path of the executable; undefined, with the reason on the log, where there is no C compiler. */
+export function compiled(t, name) {
+  if (folder === undefined) {
+    folder = mkdtempSync(join(tmpdir(), 'holdfast-fixtures-'))
+    // Other users run them, too.
+    chmodSync(folder, 0o755)
+    process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  }
+  const path = join(folder, name)
+  try {
+    execFileSync('cc', ['-O1', '-pthread', '-o', path, fixture(`${name}.c`)], { stdio: 'pipe' })
+  } catch (error) {
+    if (error.code !== 'ENOENT') throw error
+    t.log(`skipped: there is no cc to compile ${name}.c with`)
+    t.pass()
+    return undefined
+  }
+  return path
+}
