@@ -11,7 +11,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use holdfast_wire::{Exit, MAX_NAMED, ProcessInfo, Usage};
 
@@ -75,7 +75,11 @@ impl Brood {
     /// The live processes below, for a report: children and deeper ones.
     pub fn names(&self) -> Vec<ProcessInfo> {
         let children = self.live(false);
-        let deeper = sys::descendants(&children).into_iter().map(|(pid, _)| pid);
+        let mut deeper = Vec::new();
+        sys::walk(&children, true, |pid, _| {
+            deeper.push(pid);
+            deeper.len() < MAX_NAMED
+        });
         let all = children.iter().copied().chain(deeper).filter(|pid| !self.own.contains(pid));
         all.take(MAX_NAMED).map(|pid| ProcessInfo { pid: pid.raw(), name: sys::name(pid) }).collect()
     }
@@ -84,7 +88,11 @@ impl Brood {
     /// they can take it.
     pub fn signal_all(&self, group: Option<&Group>, signal: i32) {
         let children = self.live(false);
-        let deeper = sys::descendants(&children);
+        let mut deeper = Vec::new();
+        sys::walk(&children, true, |pid, parent| {
+            deeper.push((pid, parent));
+            true
+        });
         let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
         for signal in [signal, libc::SIGCONT] {
             let reached = group.is_some_and(|group| group.signal(signal));
@@ -205,51 +213,47 @@ pub struct Killing {
     /// Signalled and not seen dead.
     awaited: Vec<Pid>,
     passes: u32,
+    last_pass: Instant,
 }
+
+/// After so many passes it is a storm: then what is born meanwhile is not left alone until the last one is dead.
+const CALM_PASSES: u32 = 2;
+/// Deeper processes in one pass.
+const WALKED: u32 = 128;
+/// From one pass to the next in a storm.
+const STORM_PAUSE: Duration = Duration::from_millis(1);
 
 impl Killing {
     /// Begins; nothing is signalled before [`advance`](Killing::advance).
     pub fn new(deadline: Instant) -> Killing {
-        Killing { since: Instant::now(), deadline, awaited: Vec::new(), passes: 0 }
+        let since = Instant::now();
+        Killing { since, deadline, awaited: Vec::new(), passes: 0, last_pass: since }
     }
 
-    /// Goes as far as it gets without waiting.
+    /// Goes as far as it gets without waiting. When it waits, somebody it has signalled is alive, whose end brings a
+    /// SIGCHLD.
     pub fn advance(&mut self, brood: &mut Brood, group: Option<&Group>) -> Progress {
         let mut by_number = false;
         let mut passed = false;
         loop {
             // One look per wake-up, not one per process: whoever was signalled last tends to die last.
             while let Some(&pid) = self.awaited.last() {
-                if sys::look(pid) == Look::Live {
+                if sys::look(pid) != Look::Live {
+                    self.awaited.pop();
+                } else if self.passes > CALM_PASSES && !passed && self.last_pass.elapsed() >= STORM_PAUSE {
+                    break;
+                } else {
                     return Progress::Waiting;
                 }
-                self.awaited.pop();
             }
             // One pass at each call even then: survivors are reported at the deadline, and pursued after it.
             if passed && Instant::now() >= self.deadline {
                 return Progress::Waiting;
             }
             passed = true;
-            let live = brood.live(by_number);
             self.passes += 1;
-            if let Some(group) = group
-                && (!live.is_empty() || brood.only_group)
-            {
-                group.signal(libc::SIGKILL);
-            }
-            // In the first pass the group and the children; whoever is deeper moves up or is found in the next.
-            let deeper = if self.passes > 1 { sys::descendants(&live) } else { Vec::new() };
-            let mut denied = false;
-            for &pid in &live {
-                match sys::kill_child(pid, libc::SIGKILL) {
-                    Kill::Sent => self.awaited.push(pid),
-                    Kill::Denied => denied = true,
-                    Kill::Dead | Kill::NotOurs => (),
-                }
-            }
-            for (pid, parent) in deeper {
-                sys::signal_descendant(pid, parent, libc::SIGKILL);
-            }
+            let Found { listed, denied } = self.pass(brood, group, by_number);
+            self.last_pass = Instant::now();
             if !self.awaited.is_empty() {
                 continue;
             }
@@ -260,7 +264,41 @@ impl Killing {
                 return Progress::Done;
             }
             // Someone lives whom the table did not show.
-            by_number = live.is_empty() && brood.live(false).is_empty();
+            by_number = listed == 0 && brood.live(false).is_empty();
         }
     }
+
+    /// Signals everyone who is found.
+    fn pass(&mut self, brood: &Brood, group: Option<&Group>, by_number: bool) -> Found {
+        if let Some(group) = group {
+            group.signal(libc::SIGKILL);
+        }
+        let mut result = Found { listed: 0, denied: false };
+        self.awaited.clear();
+        for pid in brood.found(by_number) {
+            match sys::kill_child(pid, libc::SIGKILL) {
+                Kill::Sent => self.awaited.push(pid),
+                Kill::Denied => result.denied = true,
+                Kill::Dead | Kill::NotOurs => continue,
+            }
+            result.listed += 1;
+        }
+        // In the first pass the group and the children: mostly that is all. Then whoever is deeper, each signalled as
+        // soon as it is found, and not for long: those who move up meanwhile cost a twentieth.
+        if self.passes > 1 {
+            let mut left = WALKED;
+            sys::walk(&self.awaited, false, |pid, parent| {
+                sys::signal_descendant(pid, parent, libc::SIGKILL);
+                left -= 1;
+                left > 0
+            });
+        }
+        result
+    }
+}
+
+/// What a pass found alive.
+struct Found {
+    listed: usize,
+    denied: bool,
 }

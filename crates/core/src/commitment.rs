@@ -1,4 +1,5 @@
-//! The commitment: an eventfd(2) by which a keeper says that it is about to start the command, and then its pid.
+//! The commitment: an eventfd(2) by which a keeper says that it is about to start the command, and the new process its
+//! pid, when its group exists.
 //!
 //! It is apart from the control socket so that it wakes nobody: the host looks when the pid is asked for, and when
 //! the socket has ended. A counter has no frames to be cut and no buffer to be full, and what was added before the
@@ -41,16 +42,7 @@ impl Commitment {
 
     /// By the keeper, before the clone. Without it there is no start.
     pub fn commit(&self) -> io::Result<()> {
-        self.add(COMMITTED)
-    }
-
-    /// By the keeper, after the clone.
-    pub fn tell_pid(&self, pid: i32) -> io::Result<()> {
-        self.add(pid.unsigned_abs().into())
-    }
-
-    fn add(&self, count: u64) -> io::Result<()> {
-        rustix::io::write(&self.0, &count.to_ne_bytes())?;
+        rustix::io::write(&self.0, &COMMITTED.to_ne_bytes())?;
         Ok(())
     }
 
@@ -76,6 +68,11 @@ impl AsFd for Commitment {
 mod tests {
     use super::*;
 
+    /// As the new process does, without libc.
+    fn tell_pid(commitment: &Commitment, pid: i32) {
+        rustix::io::write(&commitment.0, &u64::try_from(pid).unwrap().to_ne_bytes()).unwrap();
+    }
+
     #[test]
     fn tells_both_words_once_and_in_any_split() {
         let ours = Commitment::new().unwrap();
@@ -83,10 +80,10 @@ mod tests {
         assert_eq!(theirs.take(), Told::default());
         ours.commit().unwrap();
         assert_eq!(theirs.take(), Told { committed: true, pid: None });
-        ours.tell_pid(4321).unwrap();
+        tell_pid(&ours, 4321);
         assert_eq!(theirs.take(), Told { committed: false, pid: Some(4321) });
         ours.commit().unwrap();
-        ours.tell_pid(i32::MAX).unwrap();
+        tell_pid(&ours, i32::MAX);
         assert_eq!(theirs.take(), Told { committed: true, pid: Some(i32::MAX) });
         assert_eq!(theirs.take(), Told::default());
     }

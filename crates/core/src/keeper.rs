@@ -18,12 +18,15 @@ use crate::brood::{Brood, Killing, Left, Progress};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
 use crate::socket::{self, Received};
-use crate::sys::{self, ChildrenFile, Failure, Group, Pid, Plan, SignalSource, Stack};
+use crate::sys::{self, ChildrenFile, Failure, Group, Pid, Plan, SignalSource, Stack, Surroundings};
 
 /// From the first SIGKILL until survivors are reported.
 pub const BUDGET: Duration = Duration::from_secs(5);
 /// `started` waits so long for company: a command that ends at once costs its host one wake-up, not two.
 const HOLD_BACK: Duration = Duration::from_millis(1);
+
+/// Survivors are tried again so often, if nothing happens meanwhile.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What a keeper is made with.
 pub struct Setup {
@@ -156,7 +159,7 @@ impl Keeper {
         let stage = match &call.ending {
             None => call.deadline,
             Some(Ending { stage: Stage::Grace(until), .. }) => Some(*until),
-            Some(Ending { reported: true, .. }) => None,
+            Some(Ending { reported: true, .. }) => Some(now + AGAIN),
             Some(Ending { stage: Stage::Killing(killing), .. }) => Some(killing.deadline),
             Some(Ending { stage: Stage::Settled, .. }) => None,
         };
@@ -288,7 +291,9 @@ impl Keeper {
         let terminal_group = if spec.same_group { self.setup.terminal_group } else { None };
         let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
         let (background, background_grace) = (spec.background, millis(spec.background_grace));
-        let mut plan = Box::new(Plan::new(spec, &descriptors, terminal_group, self.setup.nohup));
+        let commitment = &self.setup.commitment;
+        let surroundings = Surroundings { commitment, terminal_group, nohup: self.setup.nohup };
+        let mut plan = Box::new(Plan::new(spec, &descriptors, &surroundings));
         self.setup.slot.set(Class::Contained);
         match sys::start(&mut plan, &mut self.stack) {
             Ok(started) => {
@@ -313,8 +318,6 @@ impl Keeper {
                     ending: None,
                     drained: Vec::new(),
                 });
-                // Who waits for it goes on without.
-                let _ = self.setup.commitment.tell_pid(first.raw());
             }
             Err(error) => {
                 self.setup.slot.set(Class::Idle);

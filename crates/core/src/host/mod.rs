@@ -265,9 +265,7 @@ impl Host {
             let (socket, watched) = call.socket();
             self.reactor.replace(number, socket, watched);
         }
-        if let Some(time) = call.next_time() {
-            self.reactor.set_timer(number, time);
-        }
+        self.reactor.set_timer(number, call.next_time());
         if let Some(keeper) = call.awaited_keeper() {
             lock(&self.pool).notify_when_ended(keeper, number);
         } else {
@@ -292,9 +290,7 @@ impl Host {
             && let Some(plain) = lock(&call).plain()
         {
             plain.end(signal, grace);
-            if let Some(time) = plain.next_time() {
-                self.reactor.set_timer(number, time);
-            }
+            self.reactor.set_timer(number, plain.next_time());
             return true;
         }
         self.post(number, |bytes| ToKeeper::put_end(bytes, signal, grace), Vec::new())

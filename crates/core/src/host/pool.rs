@@ -109,7 +109,7 @@ impl Pool {
             self.ask_ahead();
             if let Some(keeper) = self.idle.pop() {
                 self.in_use += 1;
-                self.demand = self.in_use.max(self.demand - self.demand / 8);
+                self.demand = self.in_use.max(self.demand.saturating_sub(self.demand.div_ceil(8)));
                 return Ok(keeper);
             }
             self.await_helper(deadline)?;
@@ -329,13 +329,11 @@ impl Pool {
                     let socket = Arc::new(helper.descriptors.remove(0));
                     let commitment = Commitment::from_descriptor(helper.descriptors.remove(0));
                     let id = (self.generation, pid);
-                    self.idle.push(KeeperEnd {
-                        socket,
-                        commitment,
-                        id,
-                        inbox: Decoder::default(),
-                        watched: false,
-                    });
+                    // One too many leaves when its socket closes.
+                    if self.idle.len() < MANY {
+                        let inbox = Decoder::default();
+                        self.idle.push(KeeperEnd { socket, commitment, id, inbox, watched: false });
+                    }
                 }
                 Ok(Some(FromHelper::NoKeeper(errno))) => {
                     helper.pending = helper.pending.saturating_sub(1);

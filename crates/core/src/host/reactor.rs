@@ -325,17 +325,21 @@ impl Reactor {
         entry.in_epoll = done.is_ok() || entry.in_epoll;
     }
 
-    /// Wakes the number's owner at this time, instead of any earlier set.
-    pub fn set_timer(&self, number: u32, time: Instant) {
+    /// Wakes the number's owner at this time, and at no other that was set before.
+    pub fn set_timer(&self, number: u32, time: Option<Instant>) {
         let mut table = lock(&self.table);
-        let Some(Some(entry)) = table.entries.get_mut(number as usize) else {
+        let Some(Some(entry)) = table.entries.get_mut(number as usize) else { return };
+        let before = std::mem::replace(&mut entry.timer, time);
+        if before == time {
             return;
-        };
-        if let Some(before) = entry.timer.replace(time) {
+        }
+        if let Some(before) = before {
             table.timers.remove(&(before, number));
         }
-        table.timers.insert((time, number));
-        self.set_clock(&mut table);
+        if let Some(time) = time {
+            table.timers.insert((time, number));
+            self.set_clock(&mut table);
+        }
     }
 
     fn set_clock(&self, table: &mut Table) {

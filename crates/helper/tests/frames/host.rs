@@ -296,7 +296,7 @@ fn next_frame(socket: &OwnedFd, inbox: &mut Decoder, descriptors: &mut Vec<Owned
             Received::Bytes(count) => inbox.feed(&bytes[..count]),
             Received::Nothing => (),
             Received::End => return None,
-            Received::Truncated => panic!("descriptors were cut off"),
+            _ => panic!("descriptors were cut off"),
         }
     }
 }

@@ -21,8 +21,8 @@ pub use process::{
     pidfd_of_parent, reap, reap_any, reap_pidfd, signal_descendant, stopped,
 };
 pub use shared::SharedBytes;
-pub use start::{Failure, Plan, Stack, Started, start};
-pub use table::{ChildrenFile, children_of, descendants, every_number, name, own_children};
+pub use start::{Failure, Plan, Stack, Started, Surroundings, start};
+pub use table::{ChildrenFile, every_number, name, own_children, walk};
 pub use terminal::{
     Terminal, is_ignored, let_go_of_stdio, open_descriptors, own_group, stand_apart, stop_ourselves,
 };

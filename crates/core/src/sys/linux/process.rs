@@ -222,11 +222,27 @@ pub fn signal_descendant(pid: Pid, parent: Pid, signal: i32) -> bool {
     let Ok(fd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else {
         return false;
     };
+    if let Some((own, above)) = info(&fd) {
+        let same = own == pid.0 && above == parent.0;
+        return same && rustix::process::pidfd_send_signal(fd.as_fd(), named).is_ok();
+    }
     // A /proc of another pid namespace counts differently: the number must mean the same process in both.
     if table::pid_of_pidfd(&fd) != Some(pid) || table::parent_of(pid) != Some(parent) {
         return false;
     }
     rustix::process::pidfd_send_signal(fd.as_fd(), named).is_ok()
+}
+
+/// Number and parent of the process behind a pidfd, where the kernel tells (PIDFD_GET_INFO, Linux 6.13).
+fn info(fd: &OwnedFd) -> Option<(i32, i32)> {
+    // struct pidfd_info in its first size: mask, cgroup id (64 bits each), pid, tgid, ppid, and more.
+    const GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
+    const ASK_FOR_PIDS: u32 = 1;
+    let mut info = [0u32; 16];
+    info[0] = ASK_FOR_PIDS;
+    // SAFETY: the request's number says 64 bytes, and so many are valid for writes.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), GET_INFO, info.as_mut_ptr()) };
+    (result == 0).then_some((info[5] as i32, info[6] as i32))
 }
 
 /// A pidfd of a child that we have just started and not reaped.

@@ -12,12 +12,14 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use holdfast_wire::{NO_DESCRIPTOR, SpecView, Step};
 use rustix::pipe::PipeFlags;
+
+use crate::commitment::Commitment;
 
 use super::mode::IGNORED;
 use super::process::Pid;
@@ -65,6 +67,7 @@ pub struct Plan {
     nofile: Option<[u64; 2]>,
     uid: Option<u32>,
     gid: Option<u32>,
+    commitment: RawFd,
     terminal_group: Option<Pid>,
     nohup: bool,
     wants_pin: bool,
@@ -75,6 +78,16 @@ pub struct Plan {
     spec: SpecView,
 }
 
+/// What a start needs beside the spec.
+pub struct Surroundings<'a> {
+    /// Told the pid, once the group of that number exists.
+    pub commitment: &'a Commitment,
+    /// The group to join, in place of a session and group of its own.
+    pub terminal_group: Option<Pid>,
+    /// SIGHUP stays ignored.
+    pub nohup: bool,
+}
+
 /// What the new process tells the keeper by memory.
 struct Shared {
     pin: AtomicI32,
@@ -82,8 +95,7 @@ struct Shared {
 
 impl Plan {
     /// Makes a plan of a spec and the descriptors that came with it; the first is the working directory.
-    /// The command leads a session and group of its own, or joins `terminal_group`.
-    pub fn new(spec: SpecView, descriptors: &[OwnedFd], terminal_group: Option<Pid>, nohup: bool) -> Plan {
+    pub fn new(spec: SpecView, descriptors: &[OwnedFd], surroundings: &Surroundings<'_>) -> Plan {
         let pointers = |list: &mut dyn Iterator<Item = &CStr>| -> Vec<*const c_char> {
             list.map(CStr::as_ptr).chain([ptr::null()]).collect()
         };
@@ -111,9 +123,11 @@ impl Plan {
             nofile: (Some(soft) != limit.current).then_some([soft, hard]),
             uid: spec.uid,
             gid: spec.gid,
-            terminal_group,
-            nohup,
-            wants_pin: terminal_group.is_none() && spec.background == holdfast_wire::Background::Keep,
+            commitment: surroundings.commitment.as_fd().as_raw_fd(),
+            terminal_group: surroundings.terminal_group,
+            nohup: surroundings.nohup,
+            wants_pin: surroundings.terminal_group.is_none()
+                && spec.background == holdfast_wire::Background::Keep,
             parent: std::process::id() as i32,
             status: -1,
             shared: Shared { pin: AtomicI32::new(0) },
@@ -257,6 +271,10 @@ impl Child<'_> {
             Some(group) => call(libc::SYS_setpgid, [0, group.raw() as usize, 0, 0, 0, 0]),
         };
         grouped.map_err(step(Step::Helper))?;
+        // Not before the group exists: the pid is its number, and who gets it may use it as that at once. Who waits
+        // for it in vain goes on without.
+        let pid = call(libc::SYS_getpid, [0; 6]).map_err(step(Step::Helper))? as u64;
+        let _ = call(libc::SYS_write, [plan.commitment as usize, (&raw const pid) as usize, 8, 0, 0, 0]);
         if plan.wants_pin {
             let pin = raw::pin();
             if pin < 0 {

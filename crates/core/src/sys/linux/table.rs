@@ -1,10 +1,11 @@
 //! The process table, read from /proc (proc(5)). Nothing here is trusted as it stands: a number from a list is
 //! shown to be our child, or the same process as a pidfd, before it is signalled.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::process::{Look, Pid, look};
 
@@ -46,34 +47,39 @@ impl ChildrenFile {
     }
 }
 
-/// The children of a process, whichever of its threads started them.
-pub fn children_of(pid: Pid) -> Vec<Pid> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", pid.raw())) else {
-        return Vec::new();
+/// The children that a process's first thread has started, or with `thorough` any of its threads.
+fn children_of(pid: Pid, thorough: bool) -> Vec<Pid> {
+    let tasks = format!("/proc/{pid}/task", pid = pid.raw());
+    let of_task = |task: &str| -> Vec<Pid> {
+        let mut bytes = [0; 4096];
+        let file = File::open(format!("{tasks}/{task}/children"));
+        let length = file.and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);
+        numbers(&bytes[..length]).collect()
     };
-    let mut list = Vec::new();
-    for task in tasks.flatten() {
-        if let Ok(children) = fs::read(task.path().join("children")) {
-            list.extend(numbers(&children));
-        }
+    // Nearly every process has one thread. A directory has two links, and one for each folder in it.
+    if !thorough || fs::metadata(&tasks).is_ok_and(|folder| folder.nlink() <= 3) {
+        return of_task(&pid.raw().to_string());
     }
-    list
+    let tasks = fs::read_dir(&tasks).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().into_string().ok()).flat_map(|task| of_task(&task)).collect()
 }
 
-/// Everything below these processes, each with its parent. Bounded, since a tree that grows has no end.
-pub fn descendants(roots: &[Pid]) -> Vec<(Pid, Pid)> {
+/// Shows everything below these processes, each with its parent, parents first, until `visit` says that it is enough.
+/// Bounded, since a tree that grows has no end. Without `thorough` what other threads than the first have started is
+/// left out: it shows when its parent has died.
+pub fn walk(roots: &[Pid], thorough: bool, mut visit: impl FnMut(Pid, Pid) -> bool) {
     const MOST: usize = 65_536;
-    let mut found: Vec<(Pid, Pid)> = Vec::new();
-    let below = |parent: Pid| children_of(parent).into_iter().map(move |child| (child, parent));
-    for &root in roots {
-        found.extend(below(root));
+    let below = |parent: Pid| children_of(parent, thorough).into_iter().map(move |child| (child, parent));
+    let mut found: VecDeque<(Pid, Pid)> = roots.iter().copied().flat_map(below).collect();
+    let mut seen = 0;
+    while let Some((pid, parent)) = found.pop_front() {
+        seen += 1;
+        // Its children first: once it is gone they are elsewhere.
+        found.extend(below(pid));
+        if !visit(pid, parent) || seen == MOST {
+            return;
+        }
     }
-    let mut next = 0;
-    while next < found.len() && found.len() < MOST {
-        found.extend(below(found[next].0));
-        next += 1;
-    }
-    found
 }
 
 /// Every number that is a child of ours, alive or not, found by asking: for a system without a usable /proc.
@@ -90,11 +96,10 @@ pub fn every_number() -> Vec<Pid> {
 
 /// The name the kernel keeps, also of a zombie. Empty where it cannot be read.
 pub fn name(pid: Pid) -> Vec<u8> {
-    let mut name = fs::read(format!("/proc/{}/comm", pid.raw())).unwrap_or_default();
-    if name.last() == Some(&b'\n') {
-        name.pop();
-    }
-    name
+    let mut bytes = [0; 32];
+    let file = File::open(format!("/proc/{}/comm", pid.raw()));
+    let length = file.and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);
+    bytes[..length].strip_suffix(b"\n").unwrap_or(&bytes[..length]).to_vec()
 }
 
 /// The parent according to /proc.
