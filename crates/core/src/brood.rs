@@ -84,9 +84,11 @@ impl Brood {
         all.take(MAX_NAMED).map(|pid| ProcessInfo { pid: pid.raw(), name: sys::name(pid) }).collect()
     }
 
-    /// Signals everything once: the group by its pin, the rest one by one. Stopped processes are woken, so that
-    /// they can take it.
+    /// Signals everything once: the group by its pin, the rest one by one, and wakes whoever is stopped, so that it can
+    /// take the signal. The deeper ones first: they must be where they were found, and whoever has lost its parent to
+    /// the signal is not.
     pub fn signal_all(&self, group: Option<&Group>, signal: i32) {
+        let signals = [signal, libc::SIGCONT];
         let children = self.live(false);
         let mut deeper = Vec::new();
         sys::walk(&children, true, |pid, parent| {
@@ -94,15 +96,30 @@ impl Brood {
             true
         });
         let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
-        for signal in [signal, libc::SIGCONT] {
-            let reached = group.is_some_and(|group| group.signal(signal));
-            for &pid in children.iter().filter(|&&pid| !(reached && in_group(pid))) {
-                sys::kill_child(pid, signal);
-            }
-            for &(pid, parent) in deeper.iter().filter(|&&(pid, _)| !(reached && in_group(pid))) {
-                sys::signal_descendant(pid, parent, signal);
+        let mut signalled = BTreeSet::new();
+        for &(pid, parent) in deeper.iter().rev().filter(|&&(pid, _)| !in_group(pid)) {
+            if sys::signal_descendant(pid, parent, &signals) {
+                signalled.insert(pid);
             }
         }
+        let members: Vec<Pid> = children.iter().copied().filter(|&pid| in_group(pid)).collect();
+        let mut signal_children = |list: Vec<Pid>| {
+            for pid in list {
+                if signalled.insert(pid) {
+                    for signal in signals {
+                        sys::kill_child(pid, signal);
+                    }
+                }
+            }
+        };
+        signal_children(children.into_iter().filter(|pid| !members.contains(pid)).collect());
+        let reached = signals.map(|signal| group.is_some_and(|group| group.signal(signal)));
+        if reached.contains(&false) {
+            signal_children(members);
+        }
+        // Whoever has changed hands in the middle of this is our child by now.
+        let late = self.live(false).into_iter().filter(|&pid| reached.contains(&false) || !in_group(pid));
+        signal_children(late.collect());
     }
 
     /// Whether nothing is alive below. Takes nothing away.
@@ -288,7 +305,7 @@ impl Killing {
         if self.passes > 1 {
             let mut left = WALKED;
             sys::walk(&self.awaited, false, |pid, parent| {
-                sys::signal_descendant(pid, parent, libc::SIGKILL);
+                sys::signal_descendant(pid, parent, &[libc::SIGKILL]);
                 left -= 1;
                 left > 0
             });

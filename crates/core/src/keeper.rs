@@ -109,6 +109,8 @@ struct Starting {
     status: OwnedFd,
     /// Before this, SIGCHLD tells of the start as well; see HOLD_BACK.
     look_at: Instant,
+    /// For the program, once it is executed.
+    signals: Vec<(i32, bool)>,
 }
 
 struct Ending {
@@ -151,6 +153,10 @@ impl Keeper {
         }
         self.proceed(ready.drained);
         self.flush();
+        // Not before the report is on its way: whoever finds us dead and idle reports nothing.
+        if self.call.is_none() {
+            self.setup.slot.set(Class::Idle);
+        }
     }
 
     /// The next time at which something is due without anything having happened.
@@ -249,16 +255,7 @@ impl Keeper {
                 self.descriptors.drain(..self.descriptors.len().min(count as usize));
             }
             (_, None) => (),
-            (ToKeeper::Signal { signal, group: true }, Some(call)) => {
-                if let Some(group) = &call.group {
-                    group.signal(signal);
-                }
-            }
-            (ToKeeper::Signal { signal, group: false }, Some(call)) => {
-                if !call.exited {
-                    sys::kill_child(call.first, signal);
-                }
-            }
+            (ToKeeper::Signal { signal, group }, Some(call)) => call.signal(signal, group),
             (ToKeeper::End { signal, grace }, Some(call)) => {
                 let signal = if signal < 0 { call.kill_signal } else { signal };
                 let grace = u64::try_from(grace).map_or(call.grace, Duration::from_millis);
@@ -280,6 +277,8 @@ impl Keeper {
             return self.refuse(Step::Stdio, libc::EBADF, Vec::new());
         }
         let descriptors: Vec<OwnedFd> = self.descriptors.drain(..wanted).collect();
+        // Before the commitment: a keeper lost between the two has the helper's report.
+        self.setup.slot.set(Class::Contained);
         // The word that nothing was started must stay true: without this one there is no start. A host that has
         // given up on us has shut its side, and takes the end of ours for that word.
         if self.host_gone || self.setup.commitment.commit().is_err() {
@@ -294,7 +293,6 @@ impl Keeper {
         let commitment = &self.setup.commitment;
         let surroundings = Surroundings { commitment, terminal_group, nohup: self.setup.nohup };
         let mut plan = Box::new(Plan::new(spec, &descriptors, &surroundings));
-        self.setup.slot.set(Class::Contained);
         match sys::start(&mut plan, &mut self.stack) {
             Ok(started) => {
                 let first = started.pid;
@@ -308,7 +306,12 @@ impl Keeper {
                     first,
                     exited: false,
                     group: terminal_group.is_none().then(|| Group::new(first, first)),
-                    starting: Some(Starting { plan, status: started.status, look_at: now + HOLD_BACK }),
+                    starting: Some(Starting {
+                        plan,
+                        status: started.status,
+                        look_at: now + HOLD_BACK,
+                        signals: Vec::new(),
+                    }),
                     in_terminal: terminal_group.is_some(),
                     deadline: (timeout > 0).then(|| now + millis(timeout)),
                     kill_signal,
@@ -320,7 +323,6 @@ impl Keeper {
                 });
             }
             Err(error) => {
-                self.setup.slot.set(Class::Idle);
                 self.refuse(Step::Helper, error.raw_os_error().unwrap_or(libc::EAGAIN), Vec::new());
             }
         }
@@ -368,7 +370,6 @@ impl Keeper {
                 FromKeeper::Ended(facts).put(&mut self.outbox);
             }
             if over {
-                self.setup.slot.set(Class::Idle);
                 self.table = self.call.take().map(|call| call.brood.table.into_inner()).unwrap_or_default();
             } else if let Some(ending) = &mut call.ending {
                 ending.reported = true;
@@ -396,6 +397,23 @@ struct Ready {
 }
 
 impl Call {
+    /// A signal by the host's user. One that comes before the program was executed is for the program, as it would be
+    /// under child_process, which waits for that; SIGKILL is for whatever there is.
+    fn signal(&mut self, signal: i32, group: bool) {
+        if let Some(starting) = &mut self.starting
+            && signal != libc::SIGKILL
+        {
+            starting.signals.push((signal, group));
+            starting.look_at = Instant::now();
+        } else if group {
+            self.group.iter().for_each(|group| {
+                group.signal(signal);
+            });
+        } else if !self.exited {
+            sys::kill_child(self.first, signal);
+        }
+    }
+
     /// Learns whether the program was executed.
     fn see_start(&mut self, outbox: &mut Vec<u8>) {
         let Some(starting) = &self.starting else { return };
@@ -420,7 +438,10 @@ impl Call {
                     Some(Ending { reason: Reason::NotStarted, stage: Stage::killing(), reported: false });
             }
         }
-        self.starting = None;
+        let signals = self.starting.take().map(|starting| starting.signals).unwrap_or_default();
+        for (signal, group) in signals {
+            self.signal(signal, group);
+        }
     }
 
     /// Learns whether the first process ended, and reaps what was adopted.

@@ -22,6 +22,9 @@ use crate::sys::{self, Forked, Look, Pid, SignalSource};
 /// A stopped keeper is woken so often; then it counts as dead.
 const WAKINGS: u32 = 1_000;
 
+/// Keepers asked for at once, at most: a host asks for a few.
+const MOST_WANTED: u32 = 1_024;
+
 /// What `serve` came back with: this process is the helper at its end, or a new keeper.
 pub enum Role {
     /// The host is gone and no keeper is left.
@@ -139,7 +142,9 @@ impl Helper {
         }
         while !self.host_gone {
             match self.inbox.next_frame().and_then(|frame| frame.as_ref().map(ToHelper::decode).transpose()) {
-                Ok(Some(ToHelper::Want(count))) => self.wanted = self.wanted.saturating_add(count),
+                Ok(Some(ToHelper::Want(count))) => {
+                    self.wanted = self.wanted.saturating_add(count).min(MOST_WANTED)
+                }
                 Ok(None) => break,
                 Err(_) => self.host_gone = true,
             }

@@ -195,7 +195,7 @@ impl Call {
 
     /// Hands the spec to a keeper, to another one if that one has died.
     pub fn send(&mut self, pool: &mut Pool) {
-        let mut last = String::new();
+        let mut last = "two keepers were lost before they started anything".to_owned();
         while self.attempts < 2 {
             self.attempts += 1;
             // An idle keeper that died cannot have started anything: as many tries as there may be of those.
@@ -369,7 +369,10 @@ impl Call {
                 Received::Nothing => return,
                 Received::End | Received::Truncated(_) => ended = true,
             }
-            while let Some(keeper) = &mut self.keeper {
+            // What a keeper says after its last word is nobody's.
+            while self.over.is_none()
+                && let Some(keeper) = &mut self.keeper
+            {
                 let frame = keeper.inbox.next_frame();
                 match frame.and_then(|frame| frame.as_ref().map(FromKeeper::decode).transpose()) {
                     Ok(Some(message)) => self.take_in(message),

@@ -3,7 +3,7 @@
 //! The helper is started when the first call needs it, and again when it is gone, when the host's identity has
 //! changed, or when the user asked. A keeper of an old helper is used to the end of its call and no further.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -65,7 +65,8 @@ pub struct Pool {
     helper: Option<Helper>,
     generation: u32,
     idle: Vec<KeeperEnd>,
-    in_use: usize,
+    /// Keepers with a call.
+    busy: HashSet<KeeperId>,
     /// Recent peak of calls at once; decays with every call.
     demand: usize,
     /// Ends reported for lost keepers, and who waits for one.
@@ -82,7 +83,7 @@ impl Pool {
             helper: None,
             generation: 0,
             idle: Vec::new(),
-            in_use: 0,
+            busy: HashSet::new(),
             demand: 0,
             reports: HashMap::new(),
             waiting: HashMap::new(),
@@ -93,8 +94,8 @@ impl Pool {
     /// A keeper for one call.
     pub fn acquire(&mut self, path: &Path) -> Result<KeeperEnd, Refusal> {
         match self.acquire_from(path) {
-            // A helper that does not answer is as good as dead.
-            Err(refusal) if refusal.errno == libc::ETIMEDOUT => {
+            // One that does not answer any more is as good as dead. (One that never did was started twice already.)
+            Err(refusal) if refusal.errno == libc::ETIMEDOUT && self.helper.is_some() => {
                 self.retire();
                 self.acquire_from(path)
             }
@@ -108,8 +109,8 @@ impl Pool {
         loop {
             self.ask_ahead();
             if let Some(keeper) = self.idle.pop() {
-                self.in_use += 1;
-                self.demand = self.in_use.max(self.demand.saturating_sub(self.demand.div_ceil(8)));
+                self.busy.insert(keeper.id);
+                self.demand = self.busy.len().max(self.demand.saturating_sub(self.demand.div_ceil(8)));
                 return Ok(keeper);
             }
             self.await_helper(deadline)?;
@@ -119,8 +120,11 @@ impl Pool {
     /// Keeps a few keepers ahead of need, more where many calls run at once.
     fn ask_ahead(&mut self) {
         let Some(helper) = &mut self.helper else { return };
-        let spare =
-            if self.idle.is_empty() && self.in_use >= FEW { (self.in_use / 2).clamp(FEW, MANY) } else { FEW };
+        let spare = if self.idle.is_empty() && self.busy.len() >= FEW {
+            (self.busy.len() / 2).clamp(FEW, MANY)
+        } else {
+            FEW
+        };
         let there = self.idle.len() + helper.pending;
         if there < FEW || self.idle.is_empty() && there < spare {
             let want = spare - there;
@@ -135,7 +139,8 @@ impl Pool {
 
     /// A keeper whose call is over.
     pub fn put_back(&mut self, keeper: KeeperEnd) {
-        self.in_use = self.in_use.saturating_sub(1);
+        self.busy.remove(&keeper.id);
+        self.reports.remove(&keeper.id);
         let current =
             keeper.id.0 == self.generation && self.helper.as_ref().is_some_and(|helper| helper.alive);
         // The others leave when their socket closes.
@@ -146,7 +151,7 @@ impl Pool {
 
     /// A keeper that is not to be used again.
     pub fn discard(&mut self, keeper: &KeeperEnd) {
-        self.in_use = self.in_use.saturating_sub(1);
+        self.busy.remove(&keeper.id);
         self.waiting.remove(&keeper.id);
         self.reports.remove(&keeper.id);
     }
@@ -341,7 +346,10 @@ impl Pool {
                 }
                 Ok(Some(FromHelper::KeeperEnded { keeper, facts })) => {
                     let id = (self.generation, keeper);
-                    self.reports.insert(id, facts);
+                    // After the last word of its call nobody asks.
+                    if self.busy.contains(&id) {
+                        self.reports.insert(id, facts);
+                    }
                     if let Some(number) = self.waiting.remove(&id) {
                         self.reactor.notify(number);
                     }

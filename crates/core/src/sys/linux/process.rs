@@ -213,24 +213,23 @@ impl Group {
     }
 }
 
-/// Signals a deeper descendant: through a pidfd that is opened first, after which the process table must still
-/// say that the process is a child of `parent`. False when that cannot be shown.
-pub fn signal_descendant(pid: Pid, parent: Pid, signal: i32) -> bool {
-    let Some((named, number)) = rustix::process::Signal::from_named_raw(signal).zip(pid.rustix()) else {
-        return false;
-    };
-    let Ok(fd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else {
-        return false;
-    };
-    if let Some((own, above)) = info(&fd) {
-        let same = own == pid.0 && above == parent.0;
-        return same && rustix::process::pidfd_send_signal(fd.as_fd(), named).is_ok();
-    }
-    // A /proc of another pid namespace counts differently: the number must mean the same process in both.
-    if table::pid_of_pidfd(&fd) != Some(pid) || table::parent_of(pid) != Some(parent) {
+/// Signals a deeper descendant: through a pidfd that is opened first, after which the process must still be a child of
+/// `parent`. False when that cannot be shown.
+pub fn signal_descendant(pid: Pid, parent: Pid, signals: &[i32]) -> bool {
+    let Some(number) = pid.rustix() else { return false };
+    let Ok(fd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else { return false };
+    let found = info(&fd).or_else(|| {
+        // A /proc of another pid namespace counts differently: the number must mean the same process in both.
+        let own = table::pid_of_pidfd(&fd)?;
+        Some((own.raw(), table::parent_of(pid)?.raw()))
+    });
+    if found != Some((pid.0, parent.0)) {
         return false;
     }
-    rustix::process::pidfd_send_signal(fd.as_fd(), named).is_ok()
+    let named = signals.iter().filter_map(|&signal| rustix::process::Signal::from_named_raw(signal));
+    // Every one, whatever became of the one before.
+    let sent = named.filter(|&signal| rustix::process::pidfd_send_signal(fd.as_fd(), signal).is_ok()).count();
+    sent > 0
 }
 
 /// Number and parent of the process behind a pidfd, where the kernel tells (PIDFD_GET_INFO, Linux 6.13).

@@ -1,0 +1,181 @@
+// Many calls of every kind leave descriptors, threads, zombies, keepers and memory of host and helper as they were.
+import { readFileSync } from 'node:fs'
+import test from 'ava'
+import {
+  childrenOf,
+  descriptors,
+  helpersOf,
+  isAlive,
+  keepersOf,
+  leftByUs,
+  marked,
+  newMark,
+  stat,
+  until,
+} from './support/facts.mjs'
+import { startHost } from './support/host.mjs'
+
+const LONG = !!process.env.HOLDFAST_LONG
+const WARM_UP = LONG ? 1_000 : 300
+const CALLS = LONG ? 5_000 : 500
+/** Memory may wander by so much: feedback of the compiler, fragments of the allocators. A lost call is far more. */
+const HOST_HEAP = 256 * 1024 + 100 * CALLS
+const HOST_MEMORY = 3 * 1024 * 1024
+const HELPER_MEMORY = 64 * 1024
+const LOOKS = 20
+/** Of one idle keeper the host holds a socket and a commitment. */
+const HELD_PER_KEEPER = 2
+
+test.after.always('nothing is left', (t) => t.deepEqual(leftByUs(), []))
+
+/** Each ends with everything gone, whatever it did before. */
+const BODY = `
+  const { once } = require('node:events')
+  const env = { PATH: process.env.PATH, MARK: process.env.CALL_NAME }
+  const is = (actual, expected) => { if (actual !== expected) throw new Error(actual + ' should be ' + expected) }
+  const shell = (script, options) => run('sh', ['-c', script], { env, ...options })
+  const kinds = {
+    async ok() { is((await shell('echo out; echo err >&2')).stdout, 'out\\n') },
+    async missing() { is((await run('/no/such/program', { env }).catch((error) => error)).code, 'ENOENT') },
+    async cwd() { is((await shell('true', { cwd: '/no/such' }).catch((error) => error)).code, 'ENOENT') },
+    async background() { is((await shell('sleep 60 & echo done')).report.leftoverCount, 1) },
+    async session() { is((await shell('setsid sleep 60 & sleep 60 & exit 3')).exitCode, 3) },
+    async abort() {
+      const abort = new AbortController()
+      const result = shell('exec sleep 60', { signal: abort.signal })
+      setImmediate(() => abort.abort())
+      is((await result).aborted, true)
+    },
+    async timeout() { is((await shell('exec sleep 60', { timeout: 5, grace: 0 })).timedOut, true) },
+    async untouched() { is((await spawn('sh', ['-c', 'echo unread'], { env }).ended).outcome, 'ended') },
+    async touched() {
+      const child = spawn('cat', { env })
+      child.stdout.setEncoding('utf8')
+      let out = ''
+      child.stdout.on('data', (chunk) => { out += chunk })
+      child.stdin.end('through')
+      await child.ended
+      is(out, 'through')
+    },
+    async duplex() {
+      const child = spawn('sh', ['-c', 'cat <&3 >&3'], { env, stdio: ['ignore', 'ignore', 'ignore', 'pipe'] })
+      child.stdio[3].resume().end('through')
+      is((await child.ended).outcome, 'ended')
+    },
+    async ended() { is((await spawn('sleep', ['60'], { env }).end({ grace: 0 })).outcome, 'ended') },
+    async kept() {
+      const { kept } = await shell('sleep 60 & echo kept', { background: 'keep' })
+      is((await kept.end({ grace: 0 })).outcome, 'ended')
+    },
+  }
+  const all = Object.values(kinds)
+  let made = 0
+  async function calls(count) {
+    // Three at a time: calls side by side and in a row.
+    const until = made + count
+    const worker = async () => { while (made < until) await all[made++ % all.length]() }
+    await Promise.all([worker(), worker(), worker()])
+    await new Promise(setImmediate)
+    for (let round = 0; round < 3; round++) gc()
+  }
+  const order = require('node:readline').createInterface({ input: process.stdin })
+  for await (const line of order) {
+    await calls(Number(line))
+    report({ heap: process.memoryUsage().heapUsed, running: running().length })
+  }
+`
+
+test(`${CALLS} calls of every kind leave nothing behind in host, helper and keepers`, async (t) => {
+  t.timeout(20 * 60_000)
+  const mark = newMark()
+  // Without the limit the young generation grows to 16 times its first size, whatever is done.
+  const command = [process.execPath, '--expose-gc', '--max-semi-space-size=1']
+  const host = startHost(BODY, { command, env: { CALL_NAME: mark } })
+  t.teardown(() => host.kill())
+  const calls = async (count) => {
+    host.child.stdin.write(`${count}\n`)
+    const { heap, running } = await host.next()
+    t.is(running, 0)
+    return { heap, ...(await settled(host.pid)) }
+  }
+  const before = await calls(WARM_UP)
+  let after
+  // In steps, each with a collection at its end, so that garbage does not spread the heap.
+  for (let step = 0; step < CALLS; step += 500) after = await calls(500)
+  t.log(`after ${WARM_UP} calls: ${JSON.stringify(before)}`)
+  t.log(`after ${CALLS} more: ${JSON.stringify(after)}`)
+
+  t.deepEqual(after.host.descriptors, before.host.descriptors)
+  t.is(after.host.threads, before.host.threads)
+  t.is(after.host.children, 1, 'the helper')
+  t.true(after.heap - before.heap < HOST_HEAP, "the host's JavaScript heap")
+  t.true(after.host.memory - before.host.memory < HOST_MEMORY, 'resident memory of the host')
+  t.is(after.helper.pid, before.helper.pid)
+  t.is(after.helper.descriptors, before.helper.descriptors)
+  t.is(after.helper.threads, 1)
+  t.true(after.helper.memory - before.helper.memory <= HELPER_MEMORY, 'resident memory of the helper')
+  t.is(after.zombies, 0)
+  t.true(after.keepers.count <= Math.max(before.keepers.count, 4), 'keepers')
+  t.is(after.keepers.descriptors, before.keepers.descriptors)
+  t.is(after.keepers.children, 0)
+  t.true(after.keepers.memory - before.keepers.memory <= HELPER_MEMORY, 'resident memory of the largest keeper')
+  t.deepEqual(marked(mark), [])
+
+  // All of it goes with the host.
+  host.child.stdin.end()
+  t.deepEqual(await host.exited, { code: 0, signal: null })
+  await until(() => !isAlive(after.helper.pid), 'the end of the helper')
+})
+
+/** The numbers, once a keeper that the host has let go of has left: they stay the same for a while. */
+async function settled(host) {
+  let before
+  let looks = 0
+  return until(() => {
+    let found
+    try {
+      found = numbers(host)
+    } catch {
+      // One of them left in the middle.
+      return false
+    }
+    const { descriptors, children } = found.host
+    const now = JSON.stringify([descriptors, children, found.helper.descriptors, found.keepers.count, found.zombies])
+    looks = now === before ? looks + 1 : 0
+    before = now
+    return looks >= LOOKS && found
+  }, 'that all is settled')
+}
+
+function zombies(host, helper) {
+  const all = [...childrenOf(host), ...childrenOf(helper), ...keepersOf(helper).flatMap(childrenOf)]
+  return all.filter((pid) => stat(pid)?.state === 'Z').length
+}
+
+function numbers(host) {
+  const [helper] = helpersOf(host)
+  const keepers = keepersOf(helper)
+  const count = (pid) => descriptors(pid).size
+  return {
+    host: {
+      descriptors: count(host) - HELD_PER_KEEPER * keepers.length,
+      threads: stat(host).threads,
+      children: childrenOf(host).length,
+      memory: memory(host),
+    },
+    helper: { pid: helper, descriptors: count(helper), threads: stat(helper).threads, memory: memory(helper) },
+    zombies: zombies(host, helper),
+    keepers: {
+      count: keepers.length,
+      descriptors: Math.max(...keepers.map(count)),
+      children: keepers.flatMap(childrenOf).length,
+      memory: Math.max(...keepers.map(memory)),
+    },
+  }
+}
+
+/** Resident, what is backed by files not counted: that is shared, and comes and goes. */
+function memory(pid) {
+  const [, kilobytes] = /^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))
+  return Number(kilobytes) * 1024
+}
