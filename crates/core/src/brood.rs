@@ -10,7 +10,7 @@
 //! Passes are driven by SIGCHLD: a dying process hands over its children before it tells its parent.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use holdfast_wire::{Exit, MAX_NAMED, ProcessInfo, Usage};
@@ -75,11 +75,7 @@ impl Brood {
     /// The live processes below, for a report: children and deeper ones.
     pub fn names(&self) -> Vec<ProcessInfo> {
         let children = self.live(false);
-        let mut deeper = Vec::new();
-        sys::walk(&children, true, |pid, _| {
-            deeper.push(pid);
-            deeper.len() < MAX_NAMED
-        });
+        let deeper = sys::descendants(&children).into_iter().map(|(pid, _)| pid);
         let all = children.iter().copied().chain(deeper).filter(|pid| !self.own.contains(pid));
         all.take(MAX_NAMED).map(|pid| ProcessInfo { pid: pid.raw(), name: sys::name(pid) }).collect()
     }
@@ -90,11 +86,7 @@ impl Brood {
     pub fn signal_all(&self, group: Option<&Group>, signal: i32) {
         let signals = [signal, libc::SIGCONT];
         let children = self.live(false);
-        let mut deeper = Vec::new();
-        sys::walk(&children, true, |pid, parent| {
-            deeper.push((pid, parent));
-            true
-        });
+        let deeper = sys::descendants(&children);
         let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
         let mut signalled = BTreeSet::new();
         for &(pid, parent) in deeper.iter().rev().filter(|&&(pid, _)| !in_group(pid)) {
@@ -229,6 +221,10 @@ pub struct Killing {
     pub deadline: Instant,
     /// Signalled and not seen dead.
     awaited: Vec<Pid>,
+    /// Zombies that were seen: until they are reaped they stay that.
+    dead: HashSet<Pid>,
+    /// Deeper ones, to be signalled, each with its parent.
+    below: VecDeque<(Pid, Pid)>,
     passes: u32,
     last_pass: Instant,
 }
@@ -236,15 +232,23 @@ pub struct Killing {
 /// After so many passes it is a storm: then what is born meanwhile is not left alone until the last one is dead.
 const CALM_PASSES: u32 = 2;
 /// Deeper processes in one pass.
-const WALKED: u32 = 128;
+const DESCENTS: u32 = 128;
 /// From one pass to the next in a storm.
-const STORM_PAUSE: Duration = Duration::from_millis(1);
+const STORM_PAUSE: Duration = Duration::from_millis(2);
 
 impl Killing {
     /// Begins; nothing is signalled before [`advance`](Killing::advance).
     pub fn new(deadline: Instant) -> Killing {
         let since = Instant::now();
-        Killing { since, deadline, awaited: Vec::new(), passes: 0, last_pass: since }
+        Killing {
+            since,
+            deadline,
+            awaited: Vec::new(),
+            dead: HashSet::new(),
+            below: VecDeque::new(),
+            passes: 0,
+            last_pass: since,
+        }
     }
 
     /// Goes as far as it gets without waiting. When it waits, somebody it has signalled is alive, whose end brings a
@@ -277,6 +281,7 @@ impl Killing {
             if denied {
                 return Progress::Denied;
             }
+            self.dead.clear();
             if brood.reap() == Left::Nothing {
                 return Progress::Done;
             }
@@ -287,30 +292,56 @@ impl Killing {
 
     /// Signals everyone who is found.
     fn pass(&mut self, brood: &Brood, group: Option<&Group>, by_number: bool) -> Found {
-        if let Some(group) = group {
+        // Once: whoever forks in a group that is sent SIGKILL has the signal before the child exists.
+        if let Some(group) = group
+            && (self.passes == 1 || brood.only_group)
+        {
             group.signal(libc::SIGKILL);
         }
         let mut result = Found { listed: 0, denied: false };
         self.awaited.clear();
         for pid in brood.found(by_number) {
+            if self.dead.contains(&pid) {
+                continue;
+            }
             match sys::kill_child(pid, libc::SIGKILL) {
                 Kill::Sent => self.awaited.push(pid),
                 Kill::Denied => result.denied = true,
-                Kill::Dead | Kill::NotOurs => continue,
+                Kill::Dead => {
+                    self.dead.insert(pid);
+                    continue;
+                }
+                Kill::NotOurs => continue,
             }
             result.listed += 1;
         }
-        // In the first pass the group and the children: mostly that is all. Then whoever is deeper, each signalled as
-        // soon as it is found, and not for long: those who move up meanwhile cost a twentieth.
+        // In the first pass the group and the children: mostly that is all. Then whoever is deeper as well.
         if self.passes > 1 {
-            let mut left = WALKED;
-            sys::walk(&self.awaited, false, |pid, parent| {
-                sys::signal_descendant(pid, parent, &[libc::SIGKILL]);
-                left -= 1;
-                left > 0
-            });
+            self.descend();
         }
         result
+    }
+}
+
+impl Killing {
+    /// Signals deeper ones, each as soon as it is found, and not for long: whoever forks without pause leaves us little
+    /// time, and those who move up meanwhile cost a twentieth. Goes on where it stopped: whoever was signalled may take
+    /// its time to die.
+    fn descend(&mut self) {
+        if self.below.is_empty() {
+            self.below = sys::below(&self.awaited, false).into();
+        }
+        let mut left = DESCENTS;
+        while left > 0
+            && let Some((pid, parent)) = self.below.pop_front()
+        {
+            left -= 1;
+            // Its children first: once it is gone they are elsewhere.
+            let children = sys::below(&[pid], false);
+            if sys::signal_descendant(pid, parent, &[libc::SIGKILL]) {
+                self.below.extend(children);
+            }
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub use process::{
 };
 pub use shared::SharedBytes;
 pub use start::{Failure, Plan, Stack, Started, Surroundings, start};
-pub use table::{ChildrenFile, every_number, name, own_children, walk};
+pub use table::{ChildrenFile, below, descendants, every_number, name, own_children};
 pub use terminal::{
     Terminal, is_ignored, let_go_of_stdio, open_descriptors, own_group, stand_apart, stop_ourselves,
 };

@@ -80,13 +80,24 @@ pub struct Reaped {
 
 /// waitid(2) with rusage. `Ok(None)`: children, but none in the state asked for.
 fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<(Reaped, i32)>> {
-    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    let found = waitid_into(kind, id, options, usage.as_mut_ptr())?;
+    // SAFETY: zeroed, which is a valid rusage, and then written by the kernel.
+    let usage = convert(&unsafe { usage.assume_init() });
+    Ok(found.map(|(reaped, code)| (Reaped { usage, ..reaped }, code)))
+}
+
+/// The same; a null `usage` is not asked for, which is the greater part of what a look costs.
+fn waitid_into(
+    kind: libc::idtype_t,
+    id: u32,
+    options: i32,
+    usage: *mut libc::rusage,
+) -> io::Result<Option<(Reaped, i32)>> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     loop {
-        // SAFETY: both pointers are valid for writes of their type for the length of the call.
-        let result = unsafe {
-            libc::syscall(libc::SYS_waitid, kind, id, info.as_mut_ptr(), options, usage.as_mut_ptr())
-        };
+        // SAFETY: `info`, and `usage` unless null, are valid for writes of their type for the length of the call.
+        let result = unsafe { libc::syscall(libc::SYS_waitid, kind, id, info.as_mut_ptr(), options, usage) };
         if result == 0 {
             break;
         }
@@ -97,15 +108,13 @@ fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<(Rea
     }
     // SAFETY: zeroed, which is a valid siginfo_t, and then written by the kernel.
     let info = unsafe { info.assume_init() };
-    // SAFETY: zeroed, which is a valid rusage, and then written by the kernel.
-    let usage = unsafe { usage.assume_init() };
     // SAFETY: waitid filled in the fields of a child's siginfo, or left the zeroes.
     let pid = unsafe { info.si_pid() };
     // SAFETY: as above.
     let status = unsafe { info.si_status() };
     let Some(pid) = Pid::new(pid) else { return Ok(None) };
     let exit = if info.si_code == libc::CLD_EXITED { Exit::Code(status) } else { Exit::Signal(status) };
-    Ok(Some((Reaped { pid, exit, usage: convert(&usage) }, info.si_code)))
+    Ok(Some((Reaped { pid, exit, usage: Usage::default() }, info.si_code)))
 }
 
 fn convert(usage: &libc::rusage) -> Usage {
@@ -122,7 +131,7 @@ const REAP: i32 = libc::WEXITED | libc::WNOHANG | libc::__WALL;
 
 /// Whether the number is our unreaped child, and whether that lives. Takes nothing away.
 pub fn look(pid: Pid) -> Look {
-    match waitid(libc::P_PID, pid.0 as u32, LOOK) {
+    match waitid_into(libc::P_PID, pid.0 as u32, LOOK, std::ptr::null_mut()) {
         Ok(None) => Look::Live,
         Ok(Some((dead, _))) => Look::Dead(dead.exit),
         Err(_) => Look::NotOurs,

@@ -1,7 +1,6 @@
 //! The process table, read from /proc (proc(5)). Nothing here is trusted as it stands: a number from a list is
 //! shown to be our child, or the same process as a pidfd, before it is signalled.
 
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -64,22 +63,23 @@ fn children_of(pid: Pid, thorough: bool) -> Vec<Pid> {
     tasks.filter_map(|task| task.file_name().into_string().ok()).flat_map(|task| of_task(&task)).collect()
 }
 
-/// Shows everything below these processes, each with its parent, parents first, until `visit` says that it is enough.
-/// Bounded, since a tree that grows has no end. Without `thorough` what other threads than the first have started is
-/// left out: it shows when its parent has died.
-pub fn walk(roots: &[Pid], thorough: bool, mut visit: impl FnMut(Pid, Pid) -> bool) {
+/// The children of these processes, each with its parent. Without `thorough` what other threads than the first have
+/// started is left out: it shows when its parent has died.
+pub fn below(parents: &[Pid], thorough: bool) -> Vec<(Pid, Pid)> {
+    let of = |&parent: &Pid| children_of(parent, thorough).into_iter().map(move |child| (child, parent));
+    parents.iter().flat_map(of).collect()
+}
+
+/// Everything below these processes, each with its parent, parents first. Bounded, since a tree that grows has no end.
+pub fn descendants(roots: &[Pid]) -> Vec<(Pid, Pid)> {
     const MOST: usize = 65_536;
-    let below = |parent: Pid| children_of(parent, thorough).into_iter().map(move |child| (child, parent));
-    let mut found: VecDeque<(Pid, Pid)> = roots.iter().copied().flat_map(below).collect();
-    let mut seen = 0;
-    while let Some((pid, parent)) = found.pop_front() {
-        seen += 1;
-        // Its children first: once it is gone they are elsewhere.
-        found.extend(below(pid));
-        if !visit(pid, parent) || seen == MOST {
-            return;
-        }
+    let mut found = below(roots, true);
+    let mut next = 0;
+    while next < found.len() && found.len() < MOST {
+        found.extend(below(&[found[next].0], true));
+        next += 1;
     }
+    found
 }
 
 /// Every number that is a child of ours, alive or not, found by asking: for a system without a usable /proc.
