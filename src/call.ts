@@ -6,7 +6,6 @@
  *       └────── failed or refused ────────────────────────── ended ──> over
  */
 import { AsyncResource } from 'node:async_hooks'
-import { setImmediate } from 'node:timers'
 import { threadId } from 'node:worker_threads'
 import type { EndReport, RunningCall } from '../index'
 import { unwatchSignal, watchSignal } from './abort'
@@ -148,20 +147,14 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   ready(): void {
     if (this.phase === 'over') return
-    // Before the events: with the last of them the addon forgets the call, and its pid.
-    if (this.phase === 'starting') this.learnPid()
     for (const event of native.receive(this.number)) this.received(event)
-  }
-
-  private learnPid(): void {
-    if (this.knownPid === 0) this.knownPid = native.pid(this.number, false)
   }
 
   private received(event: CallEvent): void {
     switch (event.kind) {
       case 'started':
         this.phase = 'running'
-        this.learnPid()
+        this.knownPid = event.pid
         this.onStarted()
         for (const pipe of this.pipes) pipe?.begin()
         break
@@ -268,8 +261,6 @@ export abstract class Call extends AsyncResource implements Watcher {
   get pid(): number | undefined {
     if (this.knownPid === 0 && this.phase === 'starting' && this.number >= 0 && this.error === undefined) {
       this.knownPid = native.pid(this.number, !this.askedForPid)
-      // While it waits, the addon takes in what comes behind the pid as well; no readiness tells of that any more.
-      if (!this.askedForPid) setImmediate(enter, this, this.ready)
       this.askedForPid = true
     }
     return this.knownPid === 0 ? undefined : this.knownPid

@@ -23,8 +23,8 @@ export interface NativeProcessInfo {
 }
 
 export type CallEvent =
-  /** The program was executed. */
-  | { kind: 'started' }
+  /** The program was executed, as `pid` (0 when that got lost). */
+  | { kind: 'started'; pid: number }
   /** The command could not be started. Nothing of it ran. `path` is what the step was about (may be ''). */
   | { kind: 'failed'; step: Step; errno: number; path: string }
   /**

@@ -134,6 +134,7 @@ pub struct Process {
 #[derive(Default)]
 pub struct CallEvent {
     pub kind: &'static str,
+    pub pid: Option<i32>,
     pub step: Option<&'static str>,
     pub errno: Option<i32>,
     pub path: Option<String>,
@@ -174,7 +175,7 @@ fn with_usage(event: CallEvent, usage: Usage) -> CallEvent {
 fn convert(event: Event) -> CallEvent {
     let none = CallEvent::default();
     match event {
-        Event::Started => CallEvent { kind: "started", ..none },
+        Event::Started(pid) => CallEvent { kind: "started", pid: Some(pid.unwrap_or(0)), ..none },
         Event::Failed { step, errno, path } => CallEvent {
             kind: "failed",
             step: Some(step.as_str()),

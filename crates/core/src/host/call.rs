@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What a call has to tell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The program was executed.
-    Started,
+    /// The program was executed, as this pid.
+    Started(Option<i32>),
     /// It could not be; nothing of it ran.
     Failed {
         /// The part.
@@ -245,7 +245,7 @@ impl Call {
                 self.started = true;
                 self.changed_socket = true;
                 self.descriptors.clear();
-                self.events.push_back(Event::Started);
+                self.events.push_back(Event::Started(self.pid));
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(0);
@@ -394,7 +394,7 @@ impl Call {
             FromKeeper::Started => {
                 self.look_at_commitment();
                 self.started = true;
-                self.events.push_back(Event::Started);
+                self.events.push_back(Event::Started(self.pid));
             }
             FromKeeper::Failed { step, errno, path } => {
                 self.look_at_commitment();

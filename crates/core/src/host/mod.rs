@@ -232,6 +232,10 @@ impl Host {
         let call = self.call(number)?;
         let mut call = lock(&call);
         call.await_pid(if wait { PID_WAIT } else { Duration::ZERO }, &self.pool);
+        if call.has_events() {
+            // Read on the way: the descriptor will not announce them any more.
+            self.reactor.notify(number);
+        }
         call.pid()
     }
 

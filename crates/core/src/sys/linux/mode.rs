@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use super::process::Pid;
+use super::raw;
 
 /// What helper and keepers ignore: they leave by end of file and by nothing else that can be ignored.
 pub(super) const IGNORED: [i32; 8] = [
@@ -49,7 +50,8 @@ pub fn block_all_signals() {
 /// descriptor from `first_closed` on. Returns whether we are a subreaper.
 pub fn become_mode(first_closed: Option<u32>) -> bool {
     for signal in 1..=64 {
-        default_signal(signal);
+        // SIGKILL and SIGSTOP are always at their default, and say so.
+        let _ = raw::default_disposition(signal);
     }
     for signal in IGNORED {
         set_disposition(signal, libc::SIG_IGN);

@@ -99,3 +99,14 @@ pub fn pin() -> isize {
     }
     result
 }
+
+/// Sets a signal to its default, whichever it is: libc refuses the two that it keeps for itself, and posix_spawn(3)
+/// leaves those ignored. The negative of the errno is not negative here.
+pub fn default_disposition(signal: i32) -> Result<(), i32> {
+    // The kernel's struct sigaction is all zeroes for SIG_DFL without flags and mask, on both architectures.
+    let action = [0u64; 4];
+    // SAFETY: a valid struct to read, none to write; eight bytes is the kernel's size of a signal set.
+    let result =
+        unsafe { syscall(libc::SYS_rt_sigaction, [signal as usize, action.as_ptr() as usize, 0, 8, 0, 0]) };
+    if result < 0 { Err(-result as i32) } else { Ok(()) }
+}

@@ -298,7 +298,7 @@ impl Child<'_> {
         self.credentials().map_err(step(Step::Credentials))?;
         let kept = |signal| signal == libc::SIGHUP && plan.nohup;
         for signal in IGNORED.into_iter().filter(|&signal| !kept(signal)) {
-            default(signal).map_err(step(Step::Helper))?;
+            raw::default_disposition(signal).map_err(step(Step::Helper))?;
         }
         call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0])
             .map_err(step(Step::Helper))?;
@@ -439,10 +439,4 @@ impl Child<'_> {
             },
         }
     }
-}
-
-/// rt_sigaction with SIG_DFL: the kernel's struct is all zeroes on both architectures.
-fn default(signal: i32) -> Result<(), Errno> {
-    let action = [0u64; 4];
-    call(libc::SYS_rt_sigaction, [signal as usize, action.as_ptr() as usize, 0, 8, 0, 0]).map(|_| ())
 }

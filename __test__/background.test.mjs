@@ -1,0 +1,199 @@
+import { once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
+import { connect, createServer } from 'node:net'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import test from 'ava'
+import { endAll, run, running, spawn } from '../dist/index.js'
+import { comm, gone, isAlive, marked, newMark, noneMarked, stat, until } from './support/facts.mjs'
+import { startHost } from './support/host.mjs'
+import { folder, suite } from './support/suite.mjs'
+
+const { mark, env } = suite(test)
+const SERVER = fileURLToPath(new URL('./fixtures/server.mjs', import.meta.url))
+
+/** A command that starts a server with & and returns. */
+const serverCommand = (file) => ['sh', ['-c', '"$0" "$1" "$2" & echo started', process.execPath, SERVER, file]]
+
+const portIn = (file) => until(() => existsSync(file) && Number(readFileSync(file, 'utf8')), `port in ${file}`)
+
+/** A connection that has had its answer: { pid, closed }. */
+async function ask(port) {
+  const socket = connect(port, '127.0.0.1')
+  const closed = new Promise((resolve) => socket.on('close', resolve))
+  socket.on('error', () => {})
+  socket.write('who\n')
+  const [answer] = await once(socket, 'data')
+  return { pid: Number(answer), closed, socket }
+}
+
+/** Fails while somebody listens there. */
+async function isFree(port) {
+  const server = createServer().listen(port, '127.0.0.1')
+  await once(server, 'listening')
+  server.close()
+  await once(server, 'close')
+}
+
+test('C40 a kept server answers after run() returned, is listed, and is gone after end()', async (t) => {
+  const file = join(folder(t), 'port')
+  const [program, args] = serverCommand(file)
+  const result = await run(program, args, { env, background: 'keep' })
+  t.like(result, { exitCode: 0, stdout: 'started\n', ok: true, notices: [] })
+  const port = await portIn(file)
+  const { pid, closed } = await ask(port)
+  t.true(marked(mark).includes(pid))
+  // The command itself is over: this is what it left, in its group.
+  t.false(isAlive(result.kept.pid))
+  t.is(stat(pid).pgrp, result.kept.pid)
+  t.deepEqual(
+    running().map(({ id, pid, file }) => ({ id, pid, file })),
+    [{ id: result.kept.id, pid: result.kept.pid, file: 'sh' }],
+  )
+
+  const name = comm(pid)
+  const report = await result.kept.end()
+  t.like(report, { outcome: 'ended', mechanism: 'subreaper', by: 'keeper', reason: 'end', leftoverCount: 1 })
+  t.deepEqual(report.leftovers, [{ pid, name }])
+  t.false(isAlive(pid))
+  await closed
+  await isFree(port)
+  t.deepEqual(running(), [])
+  // Once more is no error.
+  t.is(await result.kept.end(), report)
+})
+
+test('C40 the same with spawn(): close comes at once, ended with the end', async (t) => {
+  const file = join(folder(t), 'port')
+  const child = spawn(...serverCommand(file), { env, background: 'keep' })
+  const events = []
+  let text = ''
+  child.stdout.on('data', (data) => (text += data))
+  for (const event of ['exit', 'close', 'ended']) child.on(event, () => events.push(event))
+  await once(child, 'close')
+  t.is(text, 'started\n')
+  const { pid, closed } = await ask(await portIn(file))
+  t.deepEqual(events, ['exit', 'close'])
+  t.deepEqual(
+    running().map(({ id }) => id),
+    [child.id],
+  )
+  t.like(await child.end(), { outcome: 'ended', reason: 'end' })
+  t.deepEqual(events, ['exit', 'close', 'ended'])
+  t.false(isAlive(pid))
+  await closed
+})
+
+test('C40 endAll() ends what was kept', async (t) => {
+  const at = folder(t)
+  const files = [join(at, 'a'), join(at, 'b')]
+  await Promise.all(files.map((file) => run(...serverCommand(file), { env, background: 'keep' })))
+  const pids = await Promise.all(files.map(async (file) => (await ask(await portIn(file))).pid))
+  const reports = await endAll()
+  t.deepEqual(
+    reports.map(({ outcome, reason }) => [outcome, reason]),
+    Array(2).fill(['ended', 'end']),
+  )
+  t.deepEqual(pids.filter(isAlive), [])
+})
+
+test('C40 a kept server that moved to a session of its own is ended all the same', async (t) => {
+  const file = join(folder(t), 'port')
+  const moved = 'setsid sh -c \'"$0" "$1" "$2" & exit\' "$0" "$1" "$2" & echo started'
+  const { kept } = await run('sh', ['-c', moved, process.execPath, SERVER, file], { env, background: 'keep' })
+  const { pid, closed } = await ask(await portIn(file))
+  t.not(stat(pid).pgrp, kept.pid)
+  t.like(await kept.end(), { outcome: 'ended' })
+  t.false(isAlive(pid))
+  await closed
+})
+
+for (const [how, signal] of [
+  ['SIGKILL of the host', 'SIGKILL'],
+  ['SIGTERM of the host', 'SIGTERM'],
+]) {
+  test(`C40 a kept server is gone after ${how}`, async (t) => {
+    const at = folder(t)
+    const own = newMark()
+    const host = startHost(
+      `
+      const [program, args] = ${JSON.stringify(serverCommand(join(at, 'port')))}
+      const { exitCode } = await run(program, args, { background: 'keep' })
+      report(exitCode)
+      setInterval(() => {}, 1000)
+      `,
+      { env: { MARK: own } },
+    )
+    t.teardown(() => host.kill())
+    t.is(await host.next(), 0)
+    const port = await portIn(join(at, 'port'))
+    const { pid, closed } = await ask(port)
+    host.kill(signal)
+    t.like(await host.exited, { signal })
+    await closed
+    await gone([pid])
+    await noneMarked(own)
+    await isFree(port)
+  })
+}
+
+test('C40 what was kept does not keep the host: it ends by itself, and the server with it', async (t) => {
+  const at = folder(t)
+  const own = newMark()
+  const host = startHost(
+    `
+    const { existsSync } = require('node:fs')
+    const [program, args] = ${JSON.stringify(serverCommand(join(at, 'port')))}
+    await run(program, args, { background: 'keep' })
+    while (!existsSync(args[4])) await new Promise((resolve) => setTimeout(resolve, 2))
+    report(running().length)
+    process.stdin.once('data', () => process.stdin.destroy())
+    `,
+    { env: { MARK: own } },
+  )
+  t.teardown(() => host.kill())
+  t.is(await host.next(), 1)
+  const { closed } = await ask(await portIn(join(at, 'port')))
+  host.child.stdin.write('go\n')
+  t.deepEqual(await host.exited, { code: 0, signal: null })
+  await closed
+  await noneMarked(own)
+})
+
+test('C40 what is kept may print: it neither dies of its pipes nor blocks on them', async (t) => {
+  const done = join(folder(t), 'done')
+  // More than a pipe holds, on both; `&&`: a write that fails leaves no file.
+  const talk = `while [ ! -e "$0.go" ]; do sleep 0.01; done; head -c 1000000 /dev/zero && head -c 1000000 /dev/zero >&2 && touch "$0"`
+  const { kept, stdout } = await run('sh', ['-c', `sh -c '${talk}' "$0" & echo started`, done], {
+    env,
+    background: 'keep',
+  })
+  t.is(stdout, 'started\n')
+  await run('touch', [`${done}.go`], { env })
+  await until(() => existsSync(done), 'the last write of what was kept')
+  // Nothing is left to be kept, so the call ends by itself.
+  await until(() => running().length === 0, 'the end of the call')
+  t.like(await kept.end(), { outcome: 'ended', reason: 'exit' })
+})
+
+test('C40 nothing to keep: the call is over with its command', async (t) => {
+  const result = await run('echo', ['alone'], { env, background: 'keep' })
+  await until(() => running().length === 0, 'the end of the call')
+  if (result.kept !== undefined) t.like(await result.kept.end(), { outcome: 'ended', reason: 'exit' })
+  t.like(result, { exitCode: 0, stdout: 'alone\n', ok: true })
+})
+
+test('C40 an abort and a deadline that come after the command has gone do not concern what it left', async (t) => {
+  const file = join(folder(t), 'port')
+  const controller = new AbortController()
+  const options = { env, background: 'keep', signal: controller.signal, timeout: 10_000, grace: 0 }
+  const { kept } = await run(...serverCommand(file), options)
+  const { pid, socket } = await ask(await portIn(file))
+  controller.abort()
+  // With grace 0 a SIGKILL would have been on its way before these rounds through the keepers.
+  for (let round = 0; round < 20; round++) await run('true', { env })
+  socket.write('still there?\n')
+  const [answer] = await once(socket, 'data')
+  t.is(Number(answer), pid)
+  t.like(await kept.end(), { outcome: 'ended', reason: 'end' })
+})

@@ -1,0 +1,337 @@
+import { spawnSync } from 'node:child_process'
+import { getEventListeners } from 'node:events'
+import { chmodSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import test from 'ava'
+import { HoldfastError, run, running, spawn } from '../dist/index.js'
+import { until } from './support/facts.mjs'
+import { folder, suite } from './support/suite.mjs'
+
+const { env } = suite(test)
+
+const file = (path, text, mode) => {
+  writeFileSync(path, text)
+  chmodSync(path, mode)
+  return path
+}
+
+/** What the system refuses, as run() and as spawn() tell it; both must say the same. */
+async function refusal(t, program, args = [], options = {}) {
+  const rejected = await t.throwsAsync(run(program, args, { env, ...options }), { instanceOf: HoldfastError })
+  const child = spawn(program, args, { env, ...options })
+  const events = []
+  let emitted
+  child.on('spawn', () => events.push('spawn'))
+  child.on('error', (error) => {
+    emitted = error
+    events.push('error')
+  })
+  child.on('exit', () => events.push('exit'))
+  child.on('close', (code) => events.push(`close ${code}`))
+  child.on('ended', ({ reason }) => events.push(`ended ${reason}`))
+  const report = await child.ended
+  t.deepEqual(events, ['error', `close ${emitted.errno}`, 'ended not-started'])
+  t.is(report.error, emitted)
+  t.is(report.outcome, 'ended')
+  t.is(child.exitCode, emitted.errno)
+  t.is(child.pid, undefined)
+  t.false(child.kill())
+  for (const name of ['message', 'code', 'errno', 'path', 'step', 'syscall', 'ran']) t.is(emitted[name], rejected[name])
+  t.false(rejected.ran)
+  t.is(rejected.syscall, `spawn ${program}`)
+  t.deepEqual(rejected.spawnargs, args)
+  return rejected
+}
+
+test('C60 six refusals have six messages, each with step, path and the code of the system', async (t) => {
+  const at = folder(t)
+  const missing = join(at, 'none')
+  const plain = file(join(at, 'plain'), '#!/bin/sh\n', 0o644)
+  const badInterpreter = file(join(at, 'bad-interpreter'), '#!/no/such/interpreter\n', 0o755)
+  const directory = join(at, 'directory')
+  mkdirSync(directory)
+  const cases = [
+    ['missing program', [missing], { step: 'program', path: missing, code: 'ENOENT', errno: -2 }],
+    ['missing cwd', ['true', [], { cwd: missing }], { step: 'cwd', path: missing, code: 'ENOENT', errno: -2 }],
+    ['cwd a file', ['true', [], { cwd: plain }], { step: 'cwd', path: plain, code: 'ENOTDIR', errno: -20 }],
+    ['interpreter', [badInterpreter], { step: 'interpreter', path: badInterpreter, code: 'ENOENT', errno: -2 }],
+    ['no permission', [plain], { step: 'program', path: plain, code: 'EACCES', errno: -13 }],
+    ['a directory', [directory], { step: 'program', path: directory, code: 'EACCES', errno: -13 }],
+  ]
+  const messages = new Set()
+  for (const [name, call, expected] of cases) {
+    const error = await refusal(t, ...call)
+    t.like(error, expected, name)
+    t.true(error.message.includes(expected.path) && error.message.includes(expected.code), error.message)
+    messages.add(error.message.replaceAll(expected.path, '').replace(/^spawn \S*/, ''))
+  }
+  t.is(messages.size, cases.length)
+  t.deepEqual(running(), [])
+})
+
+test('C60 a program that is in no folder of PATH', async (t) => {
+  const at = folder(t)
+  const name = 'holdfast-no-such-program'
+  t.like(await refusal(t, name), { step: 'program', path: name, code: 'ENOENT' })
+  // PATH of the child, not of the host.
+  t.like(await refusal(t, 'true', [], { env: { ...env, PATH: at } }), { step: 'program', code: 'ENOENT' })
+  t.is((await run('true', { env })).exitCode, 0)
+})
+
+test('C60 a script without a first line runs as under child_process, by a shell', async (t) => {
+  const script = file(join(folder(t), 'script'), 'echo "$1"; exit 5\n', 0o755)
+  const { status, stdout } = spawnSync(script, ['word'], { encoding: 'utf8' })
+  t.like(await run(script, ['word'], { env }), { exitCode: status, stdout })
+  t.is(status, 5)
+})
+
+test('C61 an argument and an environment that are too long are named with their size', async (t) => {
+  const error = await refusal(t, 'true', ['short', 'x'.repeat(200 * 1024)])
+  t.like(error, { code: 'E2BIG', step: 'arguments', errno: -7 })
+  t.true(error.message.includes('args[1]') && error.message.includes(`${200 * 1024}`), error.message.slice(0, 300))
+  t.true(error.message.length < 1000)
+
+  const one = await refusal(t, 'true', [], { env: { ...env, LONG: 'x'.repeat(3_000_000) } })
+  t.like(one, { code: 'E2BIG', step: 'arguments' })
+  t.true(one.message.includes("'LONG'") && one.message.includes('3000005'), one.message.slice(0, 300))
+
+  const many = { ...env, LONGEST: 'x'.repeat(100_001) }
+  for (let index = 0; index < 100; index++) many[`PART${index}`] = 'x'.repeat(100_000)
+  const all = await refusal(t, 'true', [], { env: many })
+  t.like(all, { code: 'E2BIG', step: 'arguments' })
+  t.true(all.message.includes("'LONGEST'"), all.message.slice(0, 300))
+
+  t.is((await run('true', { env })).exitCode, 0)
+})
+
+test('C61 what just fits is not refused', async (t) => {
+  // Far beyond one message and one socket buffer.
+  const words = Array.from({ length: 10 }, (_, index) => `${index}`.repeat(100_000))
+  const { stdout, exitCode } = await run(
+    'sh',
+    ['-c', 'echo $# "$(printf %s "$@" | wc -c)" "$(printf %s "$BIG" | wc -c)"', 'sh', ...words],
+    {
+      env: { ...env, BIG: 'y'.repeat(120_000) },
+    },
+  )
+  t.is(exitCode, 0)
+  t.is(stdout, '10 1000000 120000\n')
+})
+
+test('C61 a NUL in an argument and an empty program are refused by name; run() never throws', async (t) => {
+  const long = `a\0${'b'.repeat(500)}`
+  const cases = [
+    [['true', ['fine', long]], 'ERR_INVALID_ARG_VALUE', ['args[1]', '502 bytes']],
+    [['tr\0ue'], 'ERR_INVALID_ARG_VALUE', ['file', '5 bytes']],
+    [['true', [], { cwd: '/\0' }], 'ERR_INVALID_ARG_VALUE', ['options.cwd', '2 bytes']],
+    [['true', [], { env: { NAME: 'x\0' } }], 'ERR_INVALID_ARG_VALUE', ["options.env['NAME']", '2 bytes']],
+    [[''], 'ERR_INVALID_ARG_VALUE', ['file', 'empty']],
+  ]
+  for (const [call, code, texts] of cases) {
+    const error = await t.throwsAsync(() => {
+      const promise = run(...call)
+      t.true(promise instanceof Promise)
+      return promise
+    })
+    t.is(error.code, code)
+    for (const text of texts) t.true(error.message.includes(text), error.message)
+    t.is(t.throws(() => spawn(...call)).message, error.message)
+  }
+  t.deepEqual(running(), [])
+})
+
+test('C62 an aborted signal starts nothing, and no listener is left on it', async (t) => {
+  const trace = join(folder(t), 'ran')
+  const reason = new Error('why')
+  const signal = AbortSignal.abort(reason)
+  const error = await t.throwsAsync(run('touch', [trace], { env, signal }), { name: 'AbortError' })
+  t.like(error, { code: 'ABORT_ERR', ran: false, cause: reason })
+
+  const child = spawn('touch', [trace], { env, signal })
+  const events = []
+  for (const event of ['spawn', 'error', 'exit', 'close', 'ended']) child.on(event, () => events.push(event))
+  const report = await child.ended
+  t.deepEqual(events, ['error', 'ended'])
+  t.like(report, { reason: 'not-started', outcome: 'ended' })
+  t.is(report.error.name, 'AbortError')
+  t.deepEqual(getEventListeners(signal, 'abort'), [])
+  t.deepEqual(running(), [])
+  // Whatever had been handed to a keeper would have come before these.
+  await Promise.all(Array.from({ length: 20 }, () => run('true', { env })))
+  t.false(existsSync(trace))
+})
+
+test('C62 1,000 calls on one signal leave no listener', async (t) => {
+  const { signal } = new AbortController()
+  let most = 0
+  let left = 1000
+  const worker = async () => {
+    while (left-- > 0) {
+      const done = run('true', { env, signal })
+      most = Math.max(most, getEventListeners(signal, 'abort').length)
+      await done
+    }
+  }
+  await Promise.all(Array.from({ length: 10 }, worker))
+  t.is(most, 1)
+  t.deepEqual(getEventListeners(signal, 'abort'), [])
+  // The failed start, too.
+  await t.throwsAsync(run('/no/such/program', { env, signal }))
+  t.deepEqual(getEventListeners(signal, 'abort'), [])
+})
+
+test('C63 input that nobody reads is no error; the exit status is that of the command', async (t) => {
+  const big = Buffer.alloc(1 << 20, 'x')
+  for (let round = 0; round < 20; round++) {
+    t.like(await run('true', { env, input: big }), { exitCode: 0, ok: true, stdout: '', notices: [] })
+    t.like(await run('sh', ['-c', 'exit 3'], { env, input: 'x' }), { exitCode: 3, ok: false })
+    const closes = ['-c', 'exec 0<&-; echo closed; exit 4']
+    t.like(await run('sh', closes, { env, input: big }), { exitCode: 4, stdout: 'closed\n' })
+  }
+  // A stream that never ends holds nothing up, and is left to its owner.
+  const endless = new Readable({
+    read() {
+      this.push(big)
+    },
+  })
+  t.like(await run('true', { env, input: endless }), { exitCode: 0, ok: true })
+  t.is(endless.listenerCount('data'), 0)
+  endless.destroy()
+  // The whole of it arrives where it is read.
+  t.is((await run('wc', ['-c'], { env, input: big })).stdout.trim(), `${1 << 20}`)
+  t.is((await run('wc', ['-c'], { env, input: Readable.from([big, big]) })).stdout.trim(), `${2 << 20}`)
+})
+
+test('C63 input that fails ends the command and rejects with what there is of the result', async (t) => {
+  const input = new Readable({ read() {} })
+  const done = run('cat', { env, input })
+  input.push('some')
+  await until(() => running().length === 1, 'the start')
+  input.destroy(new Error('broken'))
+  const error = await t.throwsAsync(done, { instanceOf: HoldfastError, code: 'ERR_HOLDFAST_CONSUMER' })
+  t.is(error.cause.message, 'broken')
+  t.is(error.result.report.outcome, 'ended')
+  t.deepEqual(running(), [])
+})
+
+const invalid = [
+  ['ERR_INVALID_ARG_TYPE', undefined],
+  ['ERR_INVALID_ARG_TYPE', 7],
+  ['ERR_INVALID_ARG_TYPE', 'true', 'args'],
+  ['ERR_INVALID_ARG_TYPE', 'true', 7],
+  ['ERR_INVALID_ARG_TYPE', 'true', [], null],
+  ['ERR_INVALID_ARG_TYPE', 'true', [], 'options'],
+  ['ERR_INVALID_ARG_VALUE', 'true', ['x'], { shell: true }],
+]
+const badOptions = {
+  cwd: [['ERR_INVALID_ARG_TYPE', 7, {}]],
+  env: [['ERR_INVALID_ARG_TYPE', 'A=1', 7, null]],
+  argv0: [['ERR_INVALID_ARG_TYPE', 7, null]],
+  shell: [['ERR_INVALID_ARG_TYPE', 7, {}]],
+  stdio: [
+    [
+      'ERR_INVALID_ARG_VALUE',
+      'pip',
+      7,
+      {},
+      ['pipe', 'nonsense'],
+      [-1],
+      [1.5],
+      [Number.NaN],
+      [{}],
+      [2 ** 31],
+      ['stdout'],
+    ],
+    ['ERR_INVALID_ARG_VALUE', ['pipe', 'stdout'], 'stdout'],
+    ['ERR_HOLDFAST_NOT_SUPPORTED', ['pipe', 'pipe', 'pipe', 'ipc']],
+  ],
+  timeout: [
+    ['ERR_INVALID_ARG_TYPE', '5', {}, true],
+    ['ERR_OUT_OF_RANGE', -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31],
+  ],
+  grace: [
+    ['ERR_INVALID_ARG_TYPE', '5'],
+    ['ERR_OUT_OF_RANGE', -1, 0.5, Number.NaN, 2 ** 31],
+  ],
+  backgroundGrace: [
+    ['ERR_INVALID_ARG_TYPE', '5'],
+    ['ERR_OUT_OF_RANGE', -1, Number.POSITIVE_INFINITY],
+  ],
+  killSignal: [
+    ['ERR_UNKNOWN_SIGNAL', 'SIGNONE', '', 0, -1, 1.5, 200, Number.NaN],
+    ['ERR_INVALID_ARG_TYPE', {}, true],
+  ],
+  signal: [['ERR_INVALID_ARG_TYPE', null, 7, {}, new AbortController()]],
+  background: [
+    ['ERR_INVALID_ARG_VALUE', 'stay', true, null],
+    ['ERR_HOLDFAST_NOT_SUPPORTED', 'release'],
+  ],
+  containment: [['ERR_INVALID_ARG_VALUE', 'maybe', false]],
+  uid: [
+    ['ERR_INVALID_ARG_TYPE', '0', {}],
+    ['ERR_OUT_OF_RANGE', -1, 1.5, 2 ** 32, Number.NaN],
+  ],
+  gid: [
+    ['ERR_INVALID_ARG_TYPE', '0'],
+    ['ERR_OUT_OF_RANGE', -1, 2 ** 32],
+  ],
+  // Of a later version: refused by name, never ignored.
+  pty: [['ERR_HOLDFAST_NOT_SUPPORTED', { cols: 80, rows: 24 }]],
+  limits: [['ERR_HOLDFAST_NOT_SUPPORTED', { memory: 1 }]],
+  spare: [['ERR_HOLDFAST_NOT_SUPPORTED', ['tmux']]],
+  idleTimeout: [['ERR_HOLDFAST_NOT_SUPPORTED', 100]],
+}
+const badRunOptions = {
+  input: [['ERR_INVALID_ARG_TYPE', 7, {}, null]],
+  encoding: [['ERR_INVALID_ARG_VALUE', 'latin-17', null, 7]],
+  maxOutput: [
+    ['ERR_INVALID_ARG_TYPE', '5', null],
+    ['ERR_OUT_OF_RANGE', -1, Number.NaN],
+  ],
+  onOutput: [['ERR_INVALID_ARG_TYPE', 7, {}]],
+}
+
+test('every wrong argument is refused with its name: run() rejects, spawn() throws', async (t) => {
+  for (const [code, ...call] of invalid) {
+    t.is((await t.throwsAsync(() => run(...call))).code, code)
+    t.is(t.throws(() => spawn(...call)).code, code)
+  }
+  const table = (options) =>
+    Object.entries(options).flatMap(([name, rows]) =>
+      rows.flatMap(([code, ...values]) => values.map((value) => ({ name, code, value }))),
+    )
+  for (const { name, code, value } of [...table(badOptions), ...table(badRunOptions)]) {
+    const what = `${name}: ${typeof value} ${JSON.stringify(value)}`
+    const error = await t.throwsAsync(() => run('true', [], { [name]: value }), undefined, what)
+    t.is(error.code, code, what)
+    if (code !== 'ERR_UNKNOWN_SIGNAL') t.true(error.message.includes(name) || name === 'stdio', error.message)
+    if (name in badRunOptions) continue
+    t.is(t.throws(() => spawn('true', [], { [name]: value }), undefined, what).code, code, what)
+  }
+  t.deepEqual(running(), [])
+})
+
+test('what is of a later version is refused by name', async (t) => {
+  const child = spawn('sleep', ['50'], { env })
+  const code = 'ERR_HOLDFAST_NOT_SUPPORTED'
+  await t.throwsAsync(child.release(), { code, message: /release\(\)/ })
+  t.throws(() => child.resize({ cols: 80, rows: 24 }), { code, message: /resize\(\)/ })
+  t.throws(() => child.send('x'), { code })
+  t.throws(() => child.disconnect(), { code })
+  // It went on, and can be ended.
+  t.is(child.exitCode, null)
+  t.like(await child.end(), { outcome: 'ended', reason: 'end' })
+})
+
+test('wrong options of end() throw and end nothing', async (t) => {
+  const child = spawn('sleep', ['50'], { env })
+  t.throws(() => child.end({ grace: -1 }), { code: 'ERR_OUT_OF_RANGE' })
+  t.throws(() => child.end({ grace: '5' }), { code: 'ERR_INVALID_ARG_TYPE' })
+  t.throws(() => child.end({ signal: 'SIGNONE' }), { code: 'ERR_UNKNOWN_SIGNAL' })
+  t.throws(() => child.end({ signal: -1 }), { code: 'ERR_UNKNOWN_SIGNAL' })
+  t.true(child.kill(0))
+  t.is(child.exitCode, null)
+  await child.end({ signal: 'SIGINT', grace: 5000 })
+  t.is(child.signalCode, 'SIGINT')
+})
