@@ -4,8 +4,9 @@
 //! tree. It kills its children, their children become its own, and when none is left it asks waitid(2), which
 //! answers ECHILD: nothing is left below. That answer is the proof.
 //!
-//! Nothing is reaped while a live child is left. A zombie keeps its process slot, so whoever forks without pause
-//! under a limit runs out of slots; and it keeps its number, so a number that was looked at stays that process's.
+//! Nothing is reaped while a live child is left. A zombie keeps its process slot, so whoever forks without pause under a
+//! limit runs out of slots. Only where all that was found is in the group, which one signal ends, the dead are reaped
+//! while others still die.
 //!
 //! Passes are driven by SIGCHLD: a dying process hands over its children before it tells its parent.
 
@@ -175,6 +176,13 @@ impl Brood {
         if self.found(false).is_empty() { Left::Nothing } else { Left::Some }
     }
 
+    /// Reaps this zombie, unless it is the call's own: those hold the group's number.
+    fn reap_if_left_over(&mut self, pid: Pid) {
+        if !self.own.contains(&pid) {
+            self.reap_one(pid);
+        }
+    }
+
     /// Reaps this zombie.
     pub fn reap_one(&mut self, pid: Pid) {
         let named = self.recording && self.leftovers.len() < MAX_NAMED && !self.own.contains(&pid);
@@ -220,18 +228,21 @@ pub struct Killing {
     /// When to stop waiting.
     pub deadline: Instant,
     /// Signalled and not seen dead.
-    awaited: Vec<Pid>,
+    awaited: VecDeque<Pid>,
     /// Zombies that were seen: until they are reaped they stay that.
     dead: HashSet<Pid>,
     /// Deeper ones, to be signalled, each with its parent.
     below: VecDeque<(Pid, Pid)>,
     passes: u32,
     last_pass: Instant,
+    /// See CALM_PASSES.
+    storm: bool,
 }
 
-/// After so many passes it is a storm: then what is born meanwhile is not left alone until the last one is dead.
+/// A storm is what is not over after so many passes, and whoever was found alive outside of the group. Then nothing is
+/// reaped any more, and what is born meanwhile is not left alone until the last one is dead.
 const CALM_PASSES: u32 = 2;
-/// Deeper processes in one pass.
+/// Deeper processes in one pass, where the process table has to be read for each.
 const DESCENTS: u32 = 128;
 /// From one pass to the next in a storm.
 const STORM_PAUSE: Duration = Duration::from_millis(2);
@@ -243,11 +254,12 @@ impl Killing {
         Killing {
             since,
             deadline,
-            awaited: Vec::new(),
+            awaited: VecDeque::new(),
             dead: HashSet::new(),
             below: VecDeque::new(),
             passes: 0,
             last_pass: since,
+            storm: false,
         }
     }
 
@@ -257,13 +269,9 @@ impl Killing {
         let mut by_number = false;
         let mut passed = false;
         loop {
-            // One look per wake-up, not one per process: whoever was signalled last tends to die last.
-            while let Some(&pid) = self.awaited.last() {
-                if sys::look(pid) != Look::Live {
-                    self.awaited.pop();
-                } else if self.passes > CALM_PASSES && !passed && self.last_pass.elapsed() >= STORM_PAUSE {
-                    break;
-                } else {
+            if self.is_somebody_awaited(brood) {
+                let again = self.storm && !passed && self.last_pass.elapsed() >= STORM_PAUSE;
+                if !again {
                     return Progress::Waiting;
                 }
             }
@@ -273,6 +281,7 @@ impl Killing {
             }
             passed = true;
             self.passes += 1;
+            self.storm |= self.passes > CALM_PASSES;
             let Found { listed, denied } = self.pass(brood, group, by_number);
             self.last_pass = Instant::now();
             if !self.awaited.is_empty() {
@@ -290,8 +299,25 @@ impl Killing {
         }
     }
 
+    /// Takes those who have died off the list; in the calm they are reaped on the way, while others still die. One look
+    /// per wake-up and not one per process.
+    fn is_somebody_awaited(&mut self, brood: &mut Brood) -> bool {
+        while let Some(&pid) = if self.storm { self.awaited.back() } else { self.awaited.front() } {
+            if sys::look(pid) == Look::Live {
+                return true;
+            }
+            if self.storm {
+                self.awaited.pop_back();
+            } else {
+                self.awaited.pop_front();
+                brood.reap_if_left_over(pid);
+            }
+        }
+        false
+    }
+
     /// Signals everyone who is found.
-    fn pass(&mut self, brood: &Brood, group: Option<&Group>, by_number: bool) -> Found {
+    fn pass(&mut self, brood: &mut Brood, group: Option<&Group>, by_number: bool) -> Found {
         // Once: whoever forks in a group that is sent SIGKILL has the signal before the child exists.
         if let Some(group) = group
             && (self.passes == 1 || brood.only_group)
@@ -305,31 +331,48 @@ impl Killing {
                 continue;
             }
             match sys::kill_child(pid, libc::SIGKILL) {
-                Kill::Sent => self.awaited.push(pid),
+                Kill::Sent => {
+                    self.awaited.push_back(pid);
+                    self.storm |= group.is_none_or(|group| sys::group_of(pid) != Some(group.id()));
+                }
                 Kill::Denied => result.denied = true,
-                Kill::Dead => {
+                Kill::Dead if self.storm => {
                     self.dead.insert(pid);
+                    continue;
+                }
+                Kill::Dead => {
+                    brood.reap_if_left_over(pid);
                     continue;
                 }
                 Kill::NotOurs => continue,
             }
             result.listed += 1;
         }
-        // In the first pass the group and the children: mostly that is all. Then whoever is deeper as well.
-        if self.passes > 1 {
-            self.descend();
+        // Whoever is deeper moves up. Where there are many that takes too long.
+        if self.passes == 1 || self.storm {
+            self.descend(brood, group);
         }
         result
     }
 }
 
 impl Killing {
-    /// Signals deeper ones, each as soon as it is found, and not for long: whoever forks without pause leaves us little
-    /// time, and those who move up meanwhile cost a twentieth. Goes on where it stopped: whoever was signalled may take
-    /// its time to die.
-    fn descend(&mut self) {
+    /// Signals deeper ones, each as soon as it is found: whoever forks without pause leaves us little time.
+    fn descend(&mut self, brood: &Brood, group: Option<&Group>) {
+        let mut family: HashSet<Pid> = self.awaited.iter().chain(&self.dead).copied().collect();
+        if let Some(&first) = brood.own.first()
+            && let Some(signalled) = sys::kill_family(&mut family, first, group)
+        {
+            self.storm |= signalled > 0;
+            return;
+        }
+        if self.passes == 1 {
+            return;
+        }
+        // Through the process table, which is slower: not for long, and on from where it stopped, since whoever was
+        // signalled may take its time to die.
         if self.below.is_empty() {
-            self.below = sys::below(&self.awaited, false).into();
+            self.below = sys::below(self.awaited.make_contiguous(), false).into();
         }
         let mut left = DESCENTS;
         while left > 0

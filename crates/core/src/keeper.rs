@@ -18,7 +18,7 @@ use crate::brood::{Brood, Killing, Left, Progress};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
 use crate::socket::{self, Received};
-use crate::sys::{self, ChildrenFile, Failure, Group, Pid, Plan, SignalSource, Stack, Surroundings};
+use crate::sys::{self, ChildrenFile, Failure, Group, Manners, Pid, Plan, SignalSource, Stack, Surroundings};
 
 /// From the first SIGKILL until survivors are reported.
 pub const BUDGET: Duration = Duration::from_secs(5);
@@ -60,8 +60,10 @@ pub fn keep(setup: Setup) -> std::io::Result<bool> {
         lost_host: false,
         stack: Stack::new()?,
         table: ChildrenFile::default(),
+        manners: Manners::new(),
         call: None,
     };
+    keeper.manners.stand_back();
     while !(keeper.host_gone && keeper.call.is_none()) {
         keeper.turn();
     }
@@ -80,6 +82,7 @@ struct Keeper {
     lost_host: bool,
     stack: Stack,
     table: ChildrenFile,
+    manners: Manners,
     call: Option<Call>,
 }
 
@@ -154,8 +157,9 @@ impl Keeper {
         self.proceed(ready.drained);
         self.flush();
         // Not before the report is on its way: whoever finds us dead and idle reports nothing.
-        if self.call.is_none() {
+        if self.call.is_none() && self.setup.slot.get() != Class::Idle {
             self.setup.slot.set(Class::Idle);
+            self.manners.stand_back();
         }
     }
 
@@ -279,6 +283,7 @@ impl Keeper {
         let descriptors: Vec<OwnedFd> = self.descriptors.drain(..wanted).collect();
         // Before the commitment: a keeper lost between the two has the helper's report.
         self.setup.slot.set(Class::Contained);
+        self.manners.step_forward();
         // The word that nothing was started must stay true: without this one there is no start. A host that has
         // given up on us has shut its side, and takes the end of ours for that word.
         if self.host_gone || self.setup.commitment.commit().is_err() {

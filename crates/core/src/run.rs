@@ -23,7 +23,6 @@ use rustix::fs::{Mode, OFlags};
 use crate::brood::{Brood, Killing, Progress};
 use crate::classes::Classes;
 use crate::commitment::Commitment;
-use crate::host::own_environment;
 use crate::keeper::{self, BUDGET};
 use crate::socket::{self, Outbox, Received};
 use crate::sys::{self, Attributes, ChildrenFile, Forked, Look, Pid, SignalSource, Terminal};
@@ -234,7 +233,7 @@ impl Runner {
         let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptors = vec![rustix::fs::open(".", directory, Mode::empty())?];
         let joined = options.command.iter().map(|arg| arg.as_bytes()).collect::<Vec<_>>().join(&0);
-        let env = own_environment();
+        let env = sys::environment();
         let attributes = Attributes::now();
         let spec = Spec {
             file: options.command[0].as_bytes(),

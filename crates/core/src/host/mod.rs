@@ -56,7 +56,7 @@ pub struct Request<'a> {
     pub file: &'a str,
     /// NUL-joined.
     pub args: &'a str,
-    /// NUL-joined; None for this process's own (see [`own_environment`]).
+    /// NUL-joined; None for this process's own (see [`sys::environment`]).
     pub env: Option<&'a str>,
     /// Empty for the host's.
     pub cwd: &'a str,
@@ -197,7 +197,7 @@ impl Host {
             return Err((Step::Stdio, io::Error::from_raw_os_error(libc::EMFILE)));
         }
         let attributes = Attributes::now();
-        let own = if request.env.is_none() { own_environment() } else { Vec::new() };
+        let own = if request.env.is_none() { sys::environment() } else { Vec::new() };
         let env = request.env.map_or(own.as_slice(), str::as_bytes);
         let spec = Spec {
             file: request.file.as_bytes(),
@@ -396,21 +396,6 @@ impl Host {
     pub fn probe(&self, helper: &std::path::Path) -> Result<(), String> {
         lock(&self.pool).ensure_helper(helper).map_err(|refusal| refusal.tried)
     }
-}
-
-/// The environment as the C library has it, NUL-joined, byte for byte. For the main thread of a host, which is the one
-/// that may change it (setenv(3) is not for use beside other threads' readers).
-pub fn own_environment() -> Vec<u8> {
-    let mut joined = Vec::with_capacity(4096);
-    for (key, value) in std::env::vars_os() {
-        if !joined.is_empty() {
-            joined.push(0);
-        }
-        joined.extend(key.as_encoded_bytes());
-        joined.push(b'=');
-        joined.extend(value.as_encoded_bytes());
-    }
-    joined
 }
 
 fn bad_number() -> io::Error {

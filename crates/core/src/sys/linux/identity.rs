@@ -1,7 +1,7 @@
 //! What the host is at the moment of a call, and becoming another program.
 #![expect(unsafe_code, reason = "getresuid, getresgid and execve have no safe wrapper")]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -65,6 +65,33 @@ fn umask() -> Option<u32> {
     let read = file.read_at(&mut text, 0).ok()?;
     let line = text[..read].split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:\t"))?;
     u32::from_str_radix(std::str::from_utf8(line).ok()?, 8).ok()
+}
+
+/// This process's environment as the C library has it (environ(7)), NUL-joined, byte for byte.
+///
+/// For the thread that changes it, which in a host is the main one: setenv(3) is not for use beside readers in other
+/// threads, and getenv(3) is such a reader as well.
+pub fn environment() -> Vec<u8> {
+    unsafe extern "C" {
+        static environ: *const *const std::ffi::c_char;
+    }
+    let mut joined = Vec::with_capacity(8192);
+    // SAFETY: a variable of the C library, of this type; null or the start of a list that ends with a null.
+    let mut place = unsafe { environ };
+    while !place.is_null() {
+        // SAFETY: inside of that list.
+        let variable = unsafe { place.read() };
+        if variable.is_null() {
+            break;
+        }
+        if !joined.is_empty() {
+            joined.push(0);
+        }
+        // SAFETY: a NUL-terminated string.
+        joined.extend(unsafe { CStr::from_ptr(variable) }.to_bytes());
+        place = place.wrapping_add(1);
+    }
+    joined
 }
 
 /// A copy of a descriptor that the host names by number, close-on-exec.

@@ -11,14 +11,14 @@ mod table;
 mod terminal;
 
 pub use helper::start_helper;
-pub use identity::{Attributes, Identity, duplicate, replace_process};
+pub use identity::{Attributes, Identity, duplicate, environment, replace_process};
 pub use mode::{
-    Forked, SignalSource, become_keeper, become_mode, block_all_signals, fork, inherited_control,
+    Forked, Manners, SignalSource, become_keeper, become_mode, block_all_signals, fork, inherited_control,
     raise_default,
 };
 pub use process::{
-    Group, Kill, Look, Pid, Reaped, group_of, inspect, kill_child, look, peek_any, pidfd_of_child,
-    pidfd_of_parent, reap, reap_any, reap_pidfd, signal_descendant, stopped,
+    Group, Kill, Look, Pid, Reaped, group_of, inspect, kill_child, kill_family, look, peek_any,
+    pidfd_of_child, pidfd_of_parent, reap, reap_any, reap_pidfd, signal_descendant, stopped,
 };
 pub use shared::SharedBytes;
 pub use start::{Failure, Plan, Stack, Started, Surroundings, start};

@@ -64,6 +64,48 @@ pub fn become_mode(first_closed: Option<u32>) -> bool {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok()
 }
 
+/// Whether a keeper that waits for a call may be put behind whoever wakes it (SCHED_BATCH, sched(7)).
+///
+/// A message by a socket wakes its reader on the sender's processor, and there the reader usually goes first: the host
+/// would stand still while its keeper starts the command. A batch process waits until the host has come to its own
+/// next wait. For the call itself, and for the command, the policy is the usual one again.
+pub struct Manners {
+    /// Only over the default policy: any other was somebody's choice.
+    usual: bool,
+}
+
+impl Manners {
+    /// Of this process, as it was started.
+    pub fn new() -> Manners {
+        // SAFETY: asks for this process's own policy.
+        Manners { usual: unsafe { libc::sched_getscheduler(0) } == libc::SCHED_OTHER }
+    }
+
+    /// Before waiting for a call.
+    pub fn stand_back(&self) {
+        self.take_on(libc::SCHED_BATCH);
+    }
+
+    /// A call has come.
+    pub fn step_forward(&self) {
+        self.take_on(libc::SCHED_OTHER);
+    }
+
+    fn take_on(&self, policy: i32) {
+        if self.usual {
+            let parameters = libc::sched_param { sched_priority: 0 };
+            // SAFETY: a valid struct to read. What a filter refuses costs time only.
+            unsafe { libc::sched_setscheduler(0, policy, &parameters) };
+        }
+    }
+}
+
+impl Default for Manners {
+    fn default() -> Self {
+        Manners::new()
+    }
+}
+
 /// After the fork: subreaper is not inherited over fork (prctl(2)), dispositions, mask and dumpable are. The
 /// keeper leaves the helper's group, which the host's other tools may signal.
 pub fn become_keeper() -> bool {

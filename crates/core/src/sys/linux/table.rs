@@ -82,6 +82,12 @@ pub fn descendants(roots: &[Pid]) -> Vec<(Pid, Pid)> {
     found
 }
 
+/// The number given out last in our pid namespace (proc_loadavg(5)).
+pub(super) fn last_number() -> Option<Pid> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    Pid::new(text.trim_end().rsplit(' ').next()?.parse().ok()?)
+}
+
 /// Every number that is a child of ours, alive or not, found by asking: for a system without a usable /proc.
 pub fn every_number() -> Vec<Pid> {
     let highest =
