@@ -56,7 +56,11 @@ test('C20 what escaped is gone after a normal exit', async (t) => {
     t.is(report.leftovers.length, Math.min(report.leftoverCount, 64), form)
     // Of the chain many middles may still be on their way out.
     // And a shell may not have become `sleep` yet.
-    t.true(report.leftoverCount > 64 || report.leftovers.some(({ name }) => ['sleep', 'sh', 'bash', 'setsid'].includes(name)), form)
+    t.true(
+      report.leftoverCount > 64 ||
+        report.leftovers.some(({ name }) => ['sleep', 'sh', 'bash', 'setsid'].includes(name)),
+      form,
+    )
   })
 })
 
