@@ -359,9 +359,9 @@ impl Killing {
 impl Killing {
     /// Signals deeper ones, each as soon as it is found: whoever forks without pause leaves us little time.
     fn descend(&mut self, brood: &Brood, group: Option<&Group>) {
-        let mut family: HashSet<Pid> = self.awaited.iter().chain(&self.dead).copied().collect();
         if let Some(&first) = brood.own.first()
-            && let Some(signalled) = sys::kill_family(&mut family, first, group)
+            && let Some(signalled) =
+                sys::kill_family(self.awaited.iter().chain(&self.dead).copied(), first, group)
         {
             self.storm |= signalled > 0;
             return;

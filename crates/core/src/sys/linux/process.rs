@@ -8,7 +8,7 @@
 //! Rule 2, outside: [`Group::signal`] compares the group with our own before it signals.
 #![expect(unsafe_code, reason = "waitid with WNOWAIT, __WALL and rusage, and kill, have no safe wrapper")]
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -242,35 +242,71 @@ pub fn signal_descendant(pid: Pid, parent: Pid, signals: &[i32]) -> bool {
     sent > 0
 }
 
-/// Sends SIGKILL to everything below `family` that is not in the group, by a look at every number given out since
-/// `first`, which is about a tenth of what the process table costs for each. A number becomes one of the family if it is
-/// in the pinned group, or if the pidfd opened for it says that its parent is of the family; parents mostly have the
-/// lower number. Returns how many were signalled; None where the kernel does not tell, or there are too many numbers.
-pub fn kill_family(family: &mut HashSet<Pid>, first: Pid, group: Option<&Group>) -> Option<usize> {
+/// Why a number stands for a process of the family, and can be asked whether it still does.
+enum Tie {
+    /// Our unreaped child.
+    Child,
+    /// In the pinned group.
+    Member,
+    /// Below somebody of the family; the pidfd was open before that was shown.
+    Below(OwnedFd),
+}
+
+impl Tie {
+    fn holds(&self, pid: Pid, group: Option<&Group>) -> bool {
+        match self {
+            Tie::Child => look(pid) != Look::NotOurs,
+            Tie::Member => group.is_some_and(|group| group_of(pid) == Some(group.id)),
+            // Until it is reaped its number is nobody else's.
+            Tie::Below(fd) => info(fd).is_some_and(|(own, _)| own == pid.0),
+        }
+    }
+}
+
+/// Sends SIGKILL to everything below `children` that is not in the group, by a look at every number given out since
+/// `first`, which is about a tenth of what the process table costs for each.
+///
+/// A number is signalled through a pidfd of which the kernel says that its parent has a number of the family, and only
+/// if that number then still stands for the one that was taken into the family. Parents mostly have the lower number;
+/// whoever is missed is found later. Returns how many were signalled; None where the kernel does not tell, or there are
+/// too many numbers.
+pub fn kill_family(children: impl Iterator<Item = Pid>, first: Pid, group: Option<&Group>) -> Option<usize> {
     const MOST: i32 = 8_192;
     let last = table::last_number()?;
     if !(0..MOST).contains(&(last.raw() - first.raw())) {
         return None;
     }
+    let mut family: HashMap<Pid, Tie> = children.map(|pid| (pid, Tie::Child)).collect();
     let mut signalled = 0;
     for pid in (first.raw()..=last.raw()).filter_map(Pid::new) {
         let Some(in_group) = group_of(pid) else { continue };
-        if group.is_some_and(|group| group.id == in_group) {
-            family.insert(pid);
+        if family.contains_key(&pid) {
             continue;
         }
-        let Ok(fd) = rustix::process::pidfd_open(pid.rustix()?, PidfdFlags::empty()) else { continue };
-        match info(&fd) {
-            Some((own, parent)) if own == pid.0 => {
-                let is_ours = Pid::new(parent).is_some_and(|parent| family.contains(&parent));
-                if is_ours && family.insert(pid) {
-                    let sent = rustix::process::pidfd_send_signal(fd.as_fd(), rustix::process::Signal::KILL);
-                    signalled += usize::from(sent.is_ok());
-                }
+        if group.is_some_and(|group| group.id == in_group) {
+            family.insert(pid, Tie::Member);
+            continue;
+        }
+        let fd = match rustix::process::pidfd_open(pid.rustix()?, PidfdFlags::empty()) {
+            Ok(fd) => fd,
+            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => return Some(signalled),
+            Err(_) => continue,
+        };
+        let Some((own, parent)) = info(&fd) else {
+            // It has died in between, or the kernel does not know the question.
+            if io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
+                continue;
             }
-            // It has died in between.
-            None if io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) => (),
-            _ => return None,
+            return None;
+        };
+        let tie = Pid::new(parent).and_then(|parent| Some((parent, family.get(&parent)?)));
+        if own == pid.0
+            && let Some((parent, tie)) = tie
+            && tie.holds(parent, group)
+        {
+            let sent = rustix::process::pidfd_send_signal(fd.as_fd(), rustix::process::Signal::KILL);
+            signalled += usize::from(sent.is_ok());
+            family.insert(pid, Tie::Below(fd));
         }
     }
     Some(signalled)
