@@ -387,7 +387,7 @@ export interface RunningCall {
 export function running(): RunningCall[]
 /**
  * Ends all calls: every one is signalled before any is waited for. Default scope 'thread', the calls of this thread.
- * 'process' is not yet: rejects.
+ * 'process': those of every thread of this process, and of every copy of this package in it.
  */
 export function endAll(options?: {
   signal?: NodeJS.Signals | number

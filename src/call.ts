@@ -10,12 +10,11 @@ import { threadId } from 'node:worker_threads'
 import type { EndReport, RunningCall } from '../index'
 import { unwatchSignal, watchSignal } from './abort'
 import { type Command, milliseconds, oneOf, signalName, signalOption } from './command'
-import { readable } from './environment'
 import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError } from './errors'
 import { type CallEvent, Place } from './native'
 import { notices } from './notices'
 import { Pipe } from './pipe'
-import { enter, hold, letGo, native, open, unwatch, type Watcher, watch } from './reactor'
+import { enter, environment, hold, letGo, native, open, unwatch, type Watcher, watch } from './reactor'
 
 export interface EndOptions {
   signal?: NodeJS.Signals | number
@@ -105,7 +104,10 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   private startWith(helper: string): void {
     const { command } = this
+    // First: after the start nothing may fail, or it would be said that nothing ran.
+    if (command.signal !== undefined) watchSignal(command.signal, this)
     this.numbers = native.start(
+      environment,
       helper,
       command.file,
       command.argv.join('\0'),
@@ -125,7 +127,6 @@ export abstract class Call extends AsyncResource implements Watcher {
     watch(this.number, this)
     calls.add(this)
     this.ref()
-    if (command.signal !== undefined) watchSignal(command.signal, this)
   }
 
   private refused(error: HoldfastError): void {
@@ -159,7 +160,7 @@ export abstract class Call extends AsyncResource implements Watcher {
         for (const pipe of this.pipes) pipe?.begin()
         break
       case 'failed':
-        this.fail(startError({ ...this.command, env: readable(this.command.env) }, event))
+        this.fail(startError(this.command, event))
         break
       case 'refused':
         this.fail(refusedError(this.command, event))
@@ -398,7 +399,7 @@ export async function endAll(options: EndOptions & { scope?: 'thread' | 'process
   const own = Array.from(calls, (call) => call.end(options))
   if (scope !== 'process') return Promise.all(own)
   open()
-  const others = native.endOthers(signal, grace).map((number) => new Observer(number).ended)
+  const others = native.endOthers(environment, signal, grace).map((number) => new Observer(number).ended)
   return Promise.all([...own, ...others])
 }
 

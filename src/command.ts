@@ -139,7 +139,12 @@ export function oneOf<T extends string>(name: string, value: unknown, allowed: r
 
 function abortSignal(value: unknown): AbortSignal | undefined {
   if (value === undefined) return undefined
-  if (value === null || typeof value !== 'object' || !('aborted' in value)) {
+  if (
+    value === null ||
+    typeof value !== 'object' ||
+    !('aborted' in value) ||
+    typeof (value as AbortSignal).addEventListener !== 'function'
+  ) {
     throw invalidType('options.signal', 'an AbortSignal', value)
   }
   return value as AbortSignal
@@ -170,10 +175,14 @@ export function signalOption(name: string, signal: unknown): number | undefined 
 }
 
 // ---- stdio
+/** As many as have a number of one byte in a spec, and not more descriptors than go with one message. */
+const MOST_PLACES = 60
+
 export function placesOf(stdio: unknown): number[] {
   if (stdio === undefined || stdio === null) return [Place.pipe, Place.pipe, Place.pipe]
   if (typeof stdio === 'string' && stdio !== 'stdout') return [0, 1, 2].map((index) => placeOf(stdio, index))
   if (!Array.isArray(stdio)) throw invalidValue('options.stdio', 'is invalid', stdio)
+  if (stdio.length > MOST_PLACES) throw outOfRange('options.stdio.length', `at most ${MOST_PLACES}`, stdio.length)
   const places: number[] = []
   for (let index = 0; index < Math.max(stdio.length, 3); index++) places.push(placeOf(stdio[index], index))
   return places

@@ -9,9 +9,6 @@
 /** One place of the command's stdio: a code below, or a descriptor of the host (0 or more) to be inherited. */
 export const Place = { ignore: -1, pipe: -2, stdout: -3 } as const
 
-/** In place of an environment: the process's own, read by the addon at the call. */
-export const OWN_ENVIRONMENT = '\0'
-
 /** Bits of a readiness word: `word >> 2` is the call or pipe. */
 export const Ready = { readable: 1, writable: 2 } as const
 
@@ -60,16 +57,19 @@ export type CallEvent =
 export interface Native {
   /** The version compiled into the addon; equals package.json's. */
   version(): string
-  /** Once per environment, before anything else. `wake` is called on the loop when take() has words. */
-  attach(wake: () => void): void
+  /**
+   * Before anything else, once for each copy of this package in an environment. `wake` is called on the loop when
+   * take() has words. Returns the number by which that copy is known.
+   */
+  attach(wake: () => void): number
   /** The readiness words since the last take(): (call or pipe) * 4 + bits. */
-  take(): number[]
+  take(environment: number): number[]
   /**
    * Starts a call. Does not wait for the keeper. Returns [call, ...one pipe per place, -1 where there is none].
    * @param helper path of the helper executable
    * @param file program; without a slash it is looked up in PATH of `env`
    * @param args NUL-joined, argv[0] first
-   * @param env NUL-joined KEY=VALUE, '' for an empty environment, or OWN_ENVIRONMENT
+   * @param env NUL-joined KEY=VALUE, '' for an empty environment
    * @param cwd '' for the host's; a relative one is resolved against the host's
    * @param stdio one number per place, see Place
    * @param timeout milliseconds, 0 for none
@@ -77,6 +77,7 @@ export interface Native {
    * @param uid -1 for the host's
    */
   start(
+    environment: number,
     helper: string,
     file: string,
     args: string,
@@ -104,10 +105,10 @@ export interface Native {
    */
   end(call: number, signal: number, grace: number): boolean
   /**
-   * Starts the ladder of the calls of all other environments. For each a number whose receive() gives 'ended', once,
+   * Starts the ladder of everybody else's calls. For each a number whose receive() gives 'ended', once,
    * and nothing else.
    */
-  endOthers(signal: number, grace: number): number[]
+  endOthers(environment: number, signal: number, grace: number): number[]
   /** For background 'keep': gives the read ends to the keeper, which drains them. Answered by 'taken'. */
   handOver(call: number, pipes: number[]): boolean
   /**

@@ -18,13 +18,15 @@ const watchers: (Watcher | undefined)[] = []
 let loaded: Loaded | undefined
 /** Set by the first open(); whoever holds a number has it. */
 export let native: Native
+/** Whose words take() gives, and whose calls start() makes. */
+export let environment: number
 
 /** @throws HoldfastError when there is no addon */
 export function open(): HelperFile {
   if (loaded === undefined) {
     const found = load()
     native = found.native
-    native.attach(wake)
+    environment = native.attach(wake)
     loaded = found
   }
   return loaded.helper
@@ -39,7 +41,7 @@ export function unwatch(number: number): void {
 }
 
 function wake(): void {
-  for (const word of native.take()) {
+  for (const word of native.take(environment)) {
     const watcher = watchers[word >> 2]
     // A word may outlive its pipe or call, and reach the next one of that number: looking once too often is harmless.
     if (watcher !== undefined) enter(watcher, watcher.ready, word & 3)

@@ -51,6 +51,11 @@ function wishesOf({ input, encoding = 'utf8', maxOutput, check = false, onOutput
   return { input, encoding: encoding.toLowerCase() as typeof encoding, maxOutput, check, onOutput }
 }
 
+/** What a consumer returns besides (`chunks.push(data)`) says nothing. */
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as Partial<PromiseLike<unknown>> | null | undefined)?.then === 'function'
+}
+
 function isReadable(value: unknown): value is Readable {
   return typeof (value as Partial<Readable> | null)?.pipe === 'function'
 }
@@ -88,6 +93,8 @@ class RunCall extends Call {
     private readonly outcome: Settle,
   ) {
     super(command)
+    // For good: it may fail after the command has left, or when none was started.
+    if (isReadable(wishes.input)) wishes.input.on('error', () => {})
     this.start()
     for (const place of this.piped) {
       const pipe = this.pipe(place)
@@ -225,16 +232,26 @@ class RunCall extends Call {
 
   private feedFrom(input: Readable, stdin: PipeWritable): void {
     stdin.on('error', () => {})
-    input.pipe(stdin)
+    // Not pipe(): what a Readable of objects holds need not be writable, and that would be thrown in nobody's hands.
+    const write = (chunk: unknown) => {
+      try {
+        if (!stdin.write(chunk)) input.pause()
+      } catch (error) {
+        this.consumerFailed('input', error)
+        this.stopInput?.()
+      }
+    }
+    stdin.on('drain', () => input.resume())
     const forget = finished(input, { writable: false }, (error) => {
       if (error) this.consumerFailed('input', error)
       else stdin.end()
     })
     this.stopInput = () => {
       forget()
-      input.unpipe(stdin)
+      input.off('data', write).pause()
       stdin.destroy()
     }
+    input.on('data', write)
   }
 }
 
@@ -280,8 +297,8 @@ class Collector implements Sink {
     const { onOutput } = this.call.wishes
     if (onOutput === undefined || this.place > 2 || this.call.hasFailed) return true
     try {
-      const consumed = onOutput({ stream: this.place === 1 ? 'stdout' : 'stderr', data: Buffer.from(bytes) })
-      if (!consumed) return true
+      const consumed: unknown = onOutput({ stream: this.place === 1 ? 'stdout' : 'stderr', data: Buffer.from(bytes) })
+      if (!isThenable(consumed)) return true
       consumed.then(
         () => this.reader.more(),
         (error) => this.failed(error),

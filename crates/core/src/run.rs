@@ -117,6 +117,10 @@ fn say(text: &str) {
 
 /// The mode. `args` is what follows `run`.
 pub fn run(args: &[OsString]) -> ExitCode {
+    if args.first().is_some_and(|arg| arg == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let options = match parse(args) {
         Ok(options) => options,
         Err(problem) => {

@@ -335,7 +335,7 @@ impl Stage {
             helper: self.helper(),
             file: "/bin/never",
             args: "never",
-            env: Some("A=b"),
+            env: "A=b",
             cwd: "",
             stdio: &[Place::Ignore, Place::Pipe, Place::Pipe],
             timeout: 0,

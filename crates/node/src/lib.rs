@@ -24,42 +24,31 @@ fn host() -> Result<&'static Host> {
     })
 }
 
-/// The environment's identity, kept where N-API keeps such things.
-fn env_id(env: &Env) -> Result<EnvId> {
-    let id: Option<&mut EnvId> = env.get_instance_data()?;
-    id.map(|id| *id)
-        .ok_or_else(|| Error::new(Status::GenericFailure, "holdfast: attach() comes first".to_owned()))
-}
-
 #[napi(catch_unwind)]
 pub fn version() -> &'static str {
     VERSION
 }
 
 #[napi(catch_unwind)]
-pub fn attach(env: Env, wake: Function<'_, (), ()>) -> Result<()> {
+pub fn attach(env: Env, wake: Function<'_, (), ()>) -> Result<u32> {
     // Weak: the environment's life is the calls' business, not the addon's.
     let wake = wake.build_threadsafe_function().weak::<true>().build()?;
     let host = host()?;
     let id = host.attach(Box::new(move || {
         wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
     }));
-    env.set_instance_data(id, (), |_| ())?;
     env.add_env_cleanup_hook(id, |id| {
         if let Ok(host) = Host::get() {
             host.detach(id);
         }
     })?;
-    Ok(())
+    Ok(id.0)
 }
 
 #[napi(catch_unwind)]
-pub fn take(env: Env) -> Result<Vec<u32>> {
-    Ok(host()?.take(env_id(&env)?))
+pub fn take(environment: u32) -> Result<Vec<u32>> {
+    Ok(host()?.take(EnvId(environment)))
 }
-
-/// In place of an environment: the process's own. No environment looks like this.
-const OWN_ENVIRONMENT: &str = "\0";
 
 fn place(code: i32) -> Place {
     match code {
@@ -72,7 +61,7 @@ fn place(code: i32) -> Place {
 
 #[napi(catch_unwind)]
 pub fn start(
-    env: Env,
+    environment: u32,
     helper: String,
     file: String,
     args: String,
@@ -94,7 +83,7 @@ pub fn start(
         helper: PathBuf::from(helper),
         file: &file,
         args: &args,
-        env: (variables != OWN_ENVIRONMENT).then_some(variables.as_str()),
+        env: &variables,
         cwd: &cwd,
         stdio: &stdio,
         timeout: millis(timeout),
@@ -106,7 +95,7 @@ pub fn start(
         gid: id(gid),
         best_effort,
     };
-    let begun = host()?.start(env_id(&env)?, &request);
+    let begun = host()?.start(EnvId(environment), &request);
     let mut numbers = Vec::with_capacity(begun.pipes.len() + 1);
     numbers.push(begun.call as i32);
     numbers.extend(begun.pipes.iter().map(|pipe| pipe.map_or(-1, |pipe| pipe as i32)));
@@ -233,8 +222,8 @@ pub fn end(call: u32, signal: i32, grace: f64) -> Result<bool> {
 }
 
 #[napi(catch_unwind)]
-pub fn end_others(env: Env, signal: i32, grace: f64) -> Result<Vec<u32>> {
-    Ok(host()?.end_others(env_id(&env)?, signal, grace.ceil() as i64))
+pub fn end_others(environment: u32, signal: i32, grace: f64) -> Result<Vec<u32>> {
+    Ok(host()?.end_others(EnvId(environment), signal, grace.ceil() as i64))
 }
 
 #[napi(catch_unwind)]

@@ -249,6 +249,11 @@ impl Call {
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(0);
+                if error.kind() == io::ErrorKind::Unsupported {
+                    let path = Vec::new();
+                    self.events.push_back(Event::Failed { step: Step::Stdio, errno: libc::ENOTSUP, path });
+                    return self.finish(facts(Outcome::Ended, Reason::NotStarted));
+                }
                 // std does not say which step failed.
                 let there =
                     spec.cwd().is_empty() || Path::new(OsStr::from_bytes(spec.cwd().to_bytes())).is_dir();

@@ -56,8 +56,8 @@ pub struct Request<'a> {
     pub file: &'a str,
     /// NUL-joined.
     pub args: &'a str,
-    /// NUL-joined; None for this process's own (see [`sys::environment`]).
-    pub env: Option<&'a str>,
+    /// NUL-joined.
+    pub env: &'a str,
     /// Empty for the host's.
     pub cwd: &'a str,
     /// One for each place.
@@ -147,14 +147,23 @@ impl Host {
     /// Starts a call. Whatever goes wrong is an event of the call.
     pub fn start(&self, env: EnvId, request: &Request<'_>) -> Begun {
         let mut pipes = Vec::with_capacity(request.stdio.len());
-        let prepared = self.prepare(env, request, &mut pipes);
+        let mut prepared = self.prepare(env, request, &mut pipes);
+        if matches!(&prepared, Err((_, error)) if error.raw_os_error() == Some(libc::EMFILE)) {
+            // Each idle keeper holds two descriptors here.
+            lock(&self.pool).dismiss_idle();
+            pipes.drain(..).flatten().for_each(|pipe| self.close(pipe));
+            prepared = self.prepare(env, request, &mut pipes);
+        }
         let mut call = match prepared {
             Ok((spec, descriptors)) => {
                 let mut call = Call::new(request.helper.clone(), spec, descriptors, request.best_effort);
                 call.send(&mut lock(&self.pool));
                 call
             }
-            Err((step, error)) => Call::failed(step, &error, request.cwd),
+            Err((step, error)) => {
+                pipes.drain(..).flatten().for_each(|pipe| self.close(pipe));
+                Call::failed(step, &error, request.cwd)
+            }
         };
         let (socket, watched) = call.socket();
         let number = self.reactor.add_known(env, socket, watched);
@@ -176,8 +185,10 @@ impl Host {
         pipes: &mut Vec<Option<u32>>,
     ) -> Result<(Vec<u8>, Vec<OwnedFd>), (Step, io::Error)> {
         let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // An absolute directory does not need ours, which this user may not be allowed to search.
+        let from = if request.cwd.starts_with('/') { "/" } else { "." };
         let directory =
-            rustix::fs::open(".", directory, Mode::empty()).map_err(|error| (Step::Cwd, error.into()))?;
+            rustix::fs::open(from, directory, Mode::empty()).map_err(|error| (Step::Cwd, error.into()))?;
         let mut descriptors = Vec::with_capacity(4);
         descriptors.push(directory);
         let mut places = Vec::with_capacity(request.stdio.len());
@@ -197,8 +208,7 @@ impl Host {
             return Err((Step::Stdio, io::Error::from_raw_os_error(libc::EMFILE)));
         }
         let attributes = Attributes::now();
-        let own = if request.env.is_none() { sys::environment() } else { Vec::new() };
-        let env = request.env.map_or(own.as_slice(), str::as_bytes);
+        let env = request.env.as_bytes();
         let spec = Spec {
             file: request.file.as_bytes(),
             args: request.args.as_bytes(),

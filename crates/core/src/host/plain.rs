@@ -2,7 +2,8 @@
 //! plain child of the host, in a group of its own. It ends with its group; what leaves the group, or outlives the host,
 //! is not seen, and the report says `mechanism: 'none'`, `unconfirmed`.
 //!
-//! The deadline is the host's: it is enforced when the environment's loop turns.
+//! The deadline is the host's: it is enforced when the environment's loop turns. The child is held by being unreaped; a
+//! host in which another thread waits for any child (wait(2)) breaks that, here as everywhere.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,6 +17,9 @@ use std::time::{Duration, Instant};
 use holdfast_wire::{Background, Exit, NO_DESCRIPTOR, Reason, SpecView, Usage};
 
 use crate::sys::{self, Group, Look, Pid};
+
+/// Who does not die of SIGKILL is sent it again so often.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub struct Plain {
@@ -135,6 +139,7 @@ impl Plain {
         }
         if self.kill_at.is_some_and(|time| time <= now) {
             self.group.signal(libc::SIGKILL);
+            self.kill_at = Some(now + AGAIN);
         }
         match sys::look(self.pid) {
             Look::Live => None,

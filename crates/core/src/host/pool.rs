@@ -175,6 +175,11 @@ impl Pool {
         }
     }
 
+    /// Gives up the idle keepers, and the descriptors that they cost.
+    pub fn dismiss_idle(&mut self) {
+        self.idle.clear();
+    }
+
     pub fn reset(&mut self) {
         self.retire();
     }
@@ -244,9 +249,12 @@ impl Pool {
         self.ask_ahead();
         let deadline = Instant::now() + ANSWER;
         while self.helper.as_ref().is_some_and(|helper| !helper.greeted) {
-            self.await_helper(deadline).map_err(|Refusal { errno, tried }| Refusal {
-                errno,
-                tried: format!("starting the helper {shown}: {tried}"),
+            self.await_helper(deadline).map_err(|Refusal { errno, tried }| {
+                // It has no keepers yet; what does not greet is not left behind.
+                if let Some(pidfd) = self.leaving.get(&self.generation) {
+                    let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL);
+                }
+                Refusal { errno, tried: format!("starting the helper {shown}: {tried}") }
             })?;
         }
         Ok(())
@@ -319,7 +327,12 @@ impl Pool {
             match socket::receive(helper.control.as_fd(), &mut bytes, &mut helper.descriptors) {
                 Received::Bytes(count) => helper.inbox.feed(&bytes[..count]),
                 Received::Nothing => break,
-                Received::End | Received::Truncated(_) => helper.alive = false,
+                // No free number for what came along: the keeper that it belonged to is lost, and leaves.
+                Received::Truncated(count) => {
+                    helper.inbox.feed(&bytes[..count]);
+                    helper.descriptors.clear();
+                }
+                Received::End => helper.alive = false,
             }
         }
         loop {
@@ -355,6 +368,11 @@ impl Pool {
                     }
                 }
                 Ok(None) => break,
+                Ok(Some(FromHelper::Keeper(_))) if helper.greeted => {
+                    helper.pending = helper.pending.saturating_sub(1);
+                    helper.refused = Some(libc::EMFILE);
+                    helper.descriptors.clear();
+                }
                 // A helper that does not speak our language is as good as gone.
                 Ok(Some(FromHelper::Keeper(_))) | Err(_) => {
                     helper.alive = false;

@@ -331,11 +331,8 @@ impl Child<'_> {
             *source = aside(place)?;
         }
         for (target, &source) in sources.iter().take(count as usize).enumerate() {
-            // 0 to 2 are /dev/null already.
-            if source < 0 && target < 3 {
-                continue;
-            }
-            let source = source.max(0) as usize;
+            // 0 to 2 are /dev/null already; whatever is open beyond is close-on-exec.
+            let Ok(source) = usize::try_from(source) else { continue };
             call(libc::SYS_dup3, [source, target, 0, 0, 0, 0])?;
             if target < 3 {
                 let flags = call(libc::SYS_fcntl, [target, libc::F_GETFL as usize, 0, 0, 0, 0])?;

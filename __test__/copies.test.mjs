@@ -1,0 +1,131 @@
+// Several copies of this package in one process: a test runner that loads modules anew, two dependents of one program.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { Worker } from 'node:worker_threads'
+import test from 'ava'
+import { endAll, run, spawn } from '../dist/index.js'
+import { startHost } from './support/host.mjs'
+
+test('two copies over one addon get their own words each', async (t) => {
+  const require = createRequire(import.meta.url)
+  const path = require.resolve('../dist/index.js')
+  const folder = join(path, '..')
+  const first = require(path)
+  t.is((await first.run('echo', ['1'])).stdout, '1\n')
+  for (const file of Object.keys(require.cache)) if (file.startsWith(folder)) delete require.cache[file]
+  const second = require(path)
+  t.not(second.run, first.run)
+  t.is((await second.run('echo', ['2'])).stdout, '2\n')
+  t.is((await first.run('echo', ['3'])).stdout, '3\n')
+  t.is((await first.spawn('true').ended).outcome, 'ended')
+  t.is((await second.spawn('true').ended).outcome, 'ended')
+})
+
+test("endAll() with scope 'process' ends another thread's calls, and tells of them", async (t) => {
+  const path = JSON.stringify(new URL('../dist/index.js', import.meta.url).pathname)
+  const worker = new Worker(
+    `const { spawn } = require(${path})
+     const child = spawn('sleep', ['50'])
+     require('node:worker_threads').parentPort.postMessage(child.pid)
+     child.ended.then(({ reason }) => require('node:worker_threads').parentPort.postMessage(reason))`,
+    { eval: true },
+  )
+  const messages = []
+  const told = new Promise((resolve) => {
+    worker.on('message', (message) => {
+      messages.push(message)
+      if (messages.length === 2) resolve()
+    })
+  })
+  while (messages.length === 0) await new Promise((resolve) => worker.once('message', resolve))
+  const own = spawn('sleep', ['50'])
+  const reports = await endAll({ scope: 'process', grace: 0 })
+  t.deepEqual(
+    reports.map(({ outcome, reason, by }) => [outcome, reason, by]),
+    [
+      ['ended', 'end', 'keeper'],
+      ['ended', 'end', 'keeper'],
+    ],
+  )
+  await told
+  t.is(messages[1], 'end')
+  t.is(own.signalCode, 'SIGKILL')
+  await worker.terminate()
+})
+
+test('workers that share and change the environment do not disturb a start', async (t) => {
+  const host = startHost(`
+    const { Worker, SHARE_ENV } = require('node:worker_threads')
+    const text = "for (let i = 0; ; i++) process.env['V' + (i % 5000)] = 'x'.repeat(i % 300)"
+    const workers = [1, 2].map(() => new Worker(text, { eval: true, env: SHARE_ENV }))
+    for (let i = 0; i < 20; i++) await run('true')
+    await Promise.all(workers.map((worker) => worker.terminate()))
+    report('done')
+    process.exit(0)
+  `)
+  t.is(await host.next(), 'done')
+  t.deepEqual(await host.exited, { code: 0, signal: null })
+})
+
+test("a place beyond stderr with 'ignore' is closed, as under child_process", async (t) => {
+  const { stdout } = await run('sh', ['-c', 'ls -l /proc/self/fd/'], {
+    stdio: ['pipe', 'pipe', 'pipe', 'ignore', 'pipe'],
+    input: 'x',
+  })
+  const pipes = stdout.split('\n').filter((line) => line.includes('pipe:'))
+  t.is(pipes.length, 3, stdout)
+  t.false(/ 3 -> pipe/.test(stdout), stdout)
+})
+
+test('a signal that is none is refused before anything ran', async (t) => {
+  const error = await t.throwsAsync(run('true', { signal: { aborted: false } }))
+  t.is(error.code, 'ERR_INVALID_ARG_TYPE')
+})
+
+test('what onOutput returns besides a promise says nothing', async (t) => {
+  const chunks = []
+  const { stdout, ok } = await run('echo', ['x'], { onOutput: (chunk) => chunks.push(chunk) })
+  t.deepEqual([stdout, ok, chunks.length], ['x\n', true, 1])
+})
+
+test('an input that cannot be written is an error of the call, and no other', async (t) => {
+  const error = await t.throwsAsync(run('cat', { input: Readable.from([1, 2]) }))
+  t.is(error.code, 'ERR_HOLDFAST_CONSUMER')
+  const late = new Readable({ read() {} })
+  t.true((await run('true', { input: late })).ok)
+  late.destroy(new Error('after the call'))
+  const refused = new Readable({ read() {} })
+  const signal = AbortSignal.abort()
+  await t.throwsAsync(run('cat', { input: refused, signal }), { code: 'ABORT_ERR' })
+  refused.destroy(new Error('after the refusal'))
+  await new Promise((resolve) => setImmediate(resolve))
+})
+
+test('an absolute cwd does not need the host’s own', async (t) => {
+  if (process.getuid() !== 0) {
+    t.log('skipped: not root')
+    return t.pass()
+  }
+  const closed = mkdtempSync('/tmp/holdfast-closed-')
+  t.teardown(() => rmSync(closed, { recursive: true, force: true }))
+  const host = startHost(
+    `process.chdir(${JSON.stringify(closed)}); process.setgroups([]); process.setgid(65534); process.setuid(65534)
+     const { stdout } = await run('pwd', { cwd: '/' })
+     const error = await run('pwd').catch((error) => error)
+     report([stdout, error.code, error.step])`,
+  )
+  t.deepEqual(await host.next(), ['/\n', 'EACCES', 'cwd'])
+})
+
+test('a host with few free descriptors goes on working', async (t) => {
+  const host = startHost(
+    `const results = []
+     for (let i = 0; i < 10; i++) results.push(await run('echo', ['x']).then(({ ok }) => ok, ({ code }) => code))
+     report(results)`,
+    { command: ['sh', '-c', 'ulimit -n 34; exec "$0" "$@"', process.execPath] },
+  )
+  const results = await host.next()
+  t.deepEqual(results, Array(10).fill(true))
+})
