@@ -57,6 +57,8 @@ struct Helper {
     /// Asked for and not yet arrived.
     pending: usize,
     refused: Option<i32>,
+    /// Descriptors were lost on their way, since this process had no number for them.
+    cut: bool,
 }
 
 /// See the module.
@@ -244,6 +246,7 @@ impl Pool {
             alive: true,
             pending: 0,
             refused: None,
+            cut: false,
         });
         // The first keepers are forked while we wait for the greeting.
         self.ask_ahead();
@@ -331,6 +334,7 @@ impl Pool {
                 Received::Truncated(count) => {
                     helper.inbox.feed(&bytes[..count]);
                     helper.descriptors.clear();
+                    helper.cut = true;
                 }
                 Received::End => helper.alive = false,
             }
@@ -368,9 +372,10 @@ impl Pool {
                     }
                 }
                 Ok(None) => break,
-                Ok(Some(FromHelper::Keeper(_))) if helper.greeted => {
+                Ok(Some(FromHelper::Keeper(_))) if helper.greeted && helper.cut => {
                     helper.pending = helper.pending.saturating_sub(1);
                     helper.refused = Some(libc::EMFILE);
+                    helper.cut = false;
                     helper.descriptors.clear();
                 }
                 // A helper that does not speak our language is as good as gone.
