@@ -1,10 +1,30 @@
 // A host of its own for tests that end it: a Node.js program, given as text, that imports holdfast. It reports with
 // report(value) and is bounded by an alarm of 60 s.
 import { spawn } from 'node:child_process'
+import { chmodSync, cpSync, mkdtempSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
-const HOLDFAST = fileURLToPath(new URL('../../dist/index.js', import.meta.url))
+const CHECKOUT = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '')
+const HOLDFAST = join(isOpen(CHECKOUT) ? CHECKOUT : openCopy(), 'dist/index.js')
+
+/** A host that drops to another user must still be able to read what it runs. */
+function isOpen(path) {
+  const forAll = 0o005
+  return (statSync(path).mode & forAll) === forAll && (path === '/' || isOpen(dirname(path)))
+}
+
+function openCopy() {
+  const copy = mkdtempSync(join(tmpdir(), 'holdfast-copy-'))
+  chmodSync(copy, 0o755)
+  process.on('exit', () => rmSync(copy, { recursive: true, force: true }))
+  for (const part of ['dist', 'npm', 'package.json']) {
+    cpSync(join(CHECKOUT, part), join(copy, part), { recursive: true })
+  }
+  return copy
+}
 
 const PRELUDE = `
   const holdfast = require(${JSON.stringify(HOLDFAST)})
