@@ -24,7 +24,7 @@ test('two copies over one addon get their own words each', async (t) => {
 })
 
 test("endAll() with scope 'process' ends another thread's calls, and tells of them", async (t) => {
-  const path = JSON.stringify(new URL('../dist/index.js', import.meta.url).pathname)
+  const path = JSON.stringify(createRequire(import.meta.url).resolve('../dist/index.js'))
   const worker = new Worker(
     `const { spawn } = require(${path})
      const child = spawn('sleep', ['50'])

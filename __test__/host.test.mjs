@@ -2,7 +2,6 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { spawn as spawnPlain } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
-import { fileURLToPath } from 'node:url'
 import test from 'ava'
 import treeKill from 'tree-kill'
 import { run, spawn } from '../dist/index.js'
@@ -19,11 +18,10 @@ import {
   stat,
   until,
 } from './support/facts.mjs'
-import { startHost } from './support/host.mjs'
+import { HOLDFAST, startHost } from './support/host.mjs'
 import { suite } from './support/suite.mjs'
 
 const { mark, env } = suite(test)
-const HOLDFAST = fileURLToPath(new URL('../dist/index.js', import.meta.url))
 const LONG = Boolean(process.env.HOLDFAST_LONG)
 
 /** A host that must come to its end by itself; `next` reads its reports on the way. */

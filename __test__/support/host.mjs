@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
 const CHECKOUT = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '')
-const HOLDFAST = join(isOpen(CHECKOUT) ? CHECKOUT : openCopy(), 'dist/index.js')
+export const HOLDFAST = join(isOpen(CHECKOUT) ? CHECKOUT : openCopy(), 'dist/index.js')
 
 /** A host that drops to another user must still be able to read what it runs. */
 function isOpen(path) {
