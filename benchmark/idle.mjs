@@ -34,5 +34,5 @@ await report([
     cells: { holdfast: inFamily },
     bars,
   },
-  { measure: "wake-ups of the host's reactor thread, idle", unit: '/s', cells: { holdfast: inReactor }, bars },
+  { measure: "wake-ups of the host's reactor thread, idle", unit: '/s', cells: { holdfast: inReactor } },
 ])

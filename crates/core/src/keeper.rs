@@ -216,7 +216,7 @@ impl Keeper {
 
     /// Reads all there is, then deals with the frames. An error in them is a lost host.
     fn receive(&mut self) {
-        let mut bytes = [0; 4096];
+        let mut bytes = [0; 2048];
         loop {
             match socket::receive(self.setup.control.as_fd(), &mut bytes, &mut self.descriptors) {
                 Received::Bytes(count) => self.inbox.feed(&bytes[..count]),

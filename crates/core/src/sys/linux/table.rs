@@ -35,7 +35,7 @@ impl ChildrenFile {
                 none.insert(File::open("/proc/thread-self/children")?)
             }
         };
-        let mut chunk = [0; 4096];
+        let mut chunk = [0; 1024];
         loop {
             let count = file.read_at(&mut chunk, into.len() as u64)?;
             if count == 0 {
