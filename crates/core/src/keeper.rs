@@ -18,7 +18,9 @@ use crate::brood::{Brood, Killing, Left, Progress};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
 use crate::socket::{self, Received};
-use crate::sys::{self, ChildrenFile, Failure, Group, Manners, Pid, Plan, SignalSource, Stack, Surroundings};
+use crate::sys::{
+    self, ChildrenFile, Failure, Group, MOST_PLACES, Manners, Pid, Plan, SignalSource, Stack, Surroundings,
+};
 
 /// From the first SIGKILL until survivors are reported.
 pub const BUDGET: Duration = Duration::from_secs(5);
@@ -281,6 +283,9 @@ impl Keeper {
             return self.refuse(Step::Stdio, libc::EBADF, Vec::new());
         }
         let descriptors: Vec<OwnedFd> = self.descriptors.drain(..wanted).collect();
+        if spec.places().len() > MOST_PLACES {
+            return self.refuse(Step::Stdio, libc::EMFILE, Vec::new());
+        }
         // Before the commitment: a keeper lost between the two has the helper's report.
         self.setup.slot.set(Class::Contained);
         self.manners.step_forward();

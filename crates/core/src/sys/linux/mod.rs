@@ -21,7 +21,7 @@ pub use process::{
     pidfd_of_child, pidfd_of_parent, reap, reap_any, reap_pidfd, signal_descendant, stopped,
 };
 pub use shared::SharedBytes;
-pub use start::{Failure, Plan, Stack, Started, Surroundings, start};
+pub use start::{Failure, MOST_PLACES, Plan, Stack, Started, Surroundings, start};
 pub use table::{ChildrenFile, below, descendants, every_number, name, own_children};
 pub use terminal::{
     Terminal, is_ignored, let_go_of_stdio, open_descriptors, own_group, stand_apart, stop_ourselves,

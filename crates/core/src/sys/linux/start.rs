@@ -29,6 +29,8 @@ use super::raw::{self, syscall};
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 const SHELL: &CStr = c"/bin/sh";
 const STACK: usize = 64 * 1024;
+/// Places of stdio, at most. A few words of the new process's stack, of which every page counts for every keeper.
+pub const MOST_PLACES: usize = 64;
 
 /// The new process's stack, made once per keeper and never given back. A mapping of its own: of the heap every page
 /// would be touched, and count for every keeper.
@@ -325,8 +327,7 @@ impl Child<'_> {
         };
         self.status = aside(self.status)?;
         let cwd_fd = aside(plan.cwd_fd)?;
-        // At most 255 places (their index is a byte); a few kilobytes of stack.
-        let mut sources = [-1; 256];
+        let mut sources = [-1; MOST_PLACES];
         for (source, &place) in sources.iter_mut().zip(&plan.places) {
             *source = aside(place)?;
         }
