@@ -206,7 +206,8 @@ fn supervise(options: &Options) -> io::Result<Verdict> {
     if facts.as_ref().is_some_and(|facts| facts.outcome != Outcome::Survivors) {
         runner.dismiss_keeper();
     }
-    if let Some(terminal) = terminal {
+    // Not when a shell has it back already (a script around us that died of ^C first): its modes are its own.
+    if let Some(terminal) = terminal.filter(|terminal| terminal.is_ours()) {
         terminal.restore();
     }
     Ok(runner.verdict(facts, &options.command[0]))

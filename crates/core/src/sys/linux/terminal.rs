@@ -25,6 +25,11 @@ impl Terminal {
         Some(Terminal { fd, modes })
     }
 
+    /// Whether our group is the one in the foreground.
+    pub fn is_ours(&self) -> bool {
+        rustix::termios::tcgetpgrp(&self.fd).is_ok_and(|group| group == rustix::process::getpgrp())
+    }
+
     /// Puts the modes back (SIGTTOU is blocked and ignored, so this also works from the background).
     pub fn restore(&self) {
         let _ = rustix::termios::tcsetattr(&self.fd, OptionalActions::Drain, &self.modes);
