@@ -399,7 +399,7 @@ impl Host {
 
     /// The next call starts a new helper.
     pub fn reset_helper(&self) {
-        lock(&self.pool).reset();
+        lock(&self.pool).retire();
     }
 
     /// Starts the helper if it does not run.

@@ -182,12 +182,8 @@ impl Pool {
         self.idle.clear();
     }
 
-    pub fn reset(&mut self) {
-        self.retire();
-    }
-
     /// The helper gets no further call. Its keepers go on to the end of theirs, then it leaves.
-    fn retire(&mut self) {
+    pub fn retire(&mut self) {
         self.idle.clear();
         if let Some(helper) = self.helper.take() {
             self.reactor.unwatch(&helper.control);
@@ -253,7 +249,7 @@ impl Pool {
         let deadline = Instant::now() + ANSWER;
         while self.helper.as_ref().is_some_and(|helper| !helper.greeted) {
             self.await_helper(deadline).map_err(|Refusal { errno, tried }| {
-                // It has no keepers yet; what does not greet is not left behind.
+                // Our unreaped child, by its pidfd. It has no keepers yet; what does not greet is not left behind.
                 if let Some(pidfd) = self.leaving.get(&self.generation) {
                     let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL);
                 }

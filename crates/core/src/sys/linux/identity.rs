@@ -69,14 +69,14 @@ fn umask() -> Option<u32> {
 
 /// This process's environment as the C library has it (environ(7)), NUL-joined, byte for byte.
 ///
-/// For the thread that changes it, which in a host is the main one: setenv(3) is not for use beside readers in other
-/// threads, and getenv(3) is such a reader as well.
+/// For a process with one thread: elsewhere setenv(3) may move the list while it is read (docs/decisions/0012).
 pub fn environment() -> Vec<u8> {
     unsafe extern "C" {
         static environ: *const *const std::ffi::c_char;
     }
     let mut joined = Vec::with_capacity(8192);
-    // SAFETY: a variable of the C library, of this type; null or the start of a list that ends with a null.
+    // SAFETY: a variable of the C library, of this type; null or the start of a list that ends with a null. Nothing
+    // moves it: this process has one thread.
     let mut place = unsafe { environ };
     while !place.is_null() {
         // SAFETY: inside of that list.

@@ -21,14 +21,9 @@ pub(super) const IGNORED: [i32; 8] = [
     libc::SIGPIPE,
 ];
 
-fn set_disposition(signal: i32, handler: libc::sighandler_t) {
-    // SAFETY: handler is SIG_DFL or SIG_IGN; no code of ours runs on a signal.
-    unsafe { libc::signal(signal, handler) };
-}
-
-/// Sets a signal to its default.
-pub fn default_signal(signal: i32) {
-    set_disposition(signal, libc::SIG_DFL);
+fn ignore(signal: i32) {
+    // SAFETY: SIG_IGN; no code of ours runs on a signal.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
 fn change_mask(how: i32, fill: unsafe extern "C" fn(*mut libc::sigset_t) -> i32) {
@@ -54,7 +49,7 @@ pub fn become_mode(first_closed: Option<u32>) -> bool {
         let _ = raw::default_disposition(signal);
     }
     for signal in IGNORED {
-        set_disposition(signal, libc::SIG_IGN);
+        ignore(signal);
     }
     block_all_signals();
     if let Some(first) = first_closed {
@@ -205,7 +200,7 @@ pub fn raise_default(signal: i32) {
         rustix::process::Resource::Core,
         rustix::process::Rlimit { current: Some(0), maximum: Some(0) },
     );
-    default_signal(signal);
+    let _ = raw::default_disposition(signal);
     change_mask(libc::SIG_UNBLOCK, libc::sigfillset);
     // SAFETY: a signal to ourselves, by raise(3), not by number.
     unsafe { libc::raise(signal) };

@@ -183,9 +183,9 @@ pub fn stopped(pid: Pid) -> bool {
     matches!(waitid(libc::P_PID, pid.0 as u32, options), Ok(Some((_, libc::CLD_STOPPED))))
 }
 
-/// The process group of a child, zombies included.
+/// The process group of a process, zombies included. An answer and no more: whoever signals by it pins first.
 pub fn group_of(pid: Pid) -> Option<Pid> {
-    // SAFETY: no memory is involved.
+    // SAFETY: no memory is involved, and nothing is signalled.
     let group = unsafe { libc::getpgid(pid.0) };
     Pid::new(group)
 }
