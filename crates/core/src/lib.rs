@@ -12,8 +12,11 @@ pub mod inherit;
 pub mod keeper;
 pub mod modes;
 pub mod run;
+pub mod runner;
 pub mod socket;
 pub mod spawn_helper;
+pub mod starter;
+mod stops;
 pub mod sys;
 
 pub use holdfast_wire as wire;

@@ -7,6 +7,7 @@ use crate::spawn_helper::{self, Role};
 use crate::sys;
 
 pub use crate::run::run;
+pub use crate::starter::starter;
 pub use holdfast_wire::VERSION;
 
 /// sysexits(3): a part of the system is not as it must be.

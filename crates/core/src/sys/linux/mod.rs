@@ -17,12 +17,13 @@ pub use mode::{
     raise_default,
 };
 pub use process::{
-    Group, Kill, Look, Pid, Reaped, group_of, inspect, kill_child, kill_family, look, peek_any,
+    Group, Kill, Look, Parent, Pid, Reaped, group_of, inspect, kill_child, kill_family, look, peek_any,
     pidfd_of_child, pidfd_of_parent, reap, reap_any, reap_pidfd, signal_descendant, stopped,
 };
 pub use shared::SharedBytes;
 pub use start::{Failure, MOST_PLACES, Plan, Stack, Started, Surroundings, start};
 pub use table::{ChildrenFile, below, descendants, every_number, name, own_children};
 pub use terminal::{
-    Terminal, is_ignored, let_go_of_stdio, open_descriptors, own_group, stand_apart, stop_ourselves,
+    Terminal, inherited_stream, is_ignored, let_go_of_stdio, open_descriptors, own_group, stand_apart,
+    stop_ourselves, write_out,
 };

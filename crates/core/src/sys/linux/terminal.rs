@@ -1,11 +1,13 @@
-//! What `holdfast run` needs to know and to leave as it was: terminal, descriptors, its own group.
+//! What a runner needs to know and to leave as it was: terminal, descriptors, its own group.
 #![expect(unsafe_code, reason = "dispositions, and descriptors by number, have no safe wrapper")]
 
 use std::fs;
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::termios::{OptionalActions, Termios};
 
 use super::process::Pid;
@@ -89,10 +91,44 @@ pub fn stand_apart(inherited: &[i32]) {
     null(0..=2);
 }
 
-/// Standard input and output are the command's; standard error stays for our own last word.
-pub fn let_go_of_stdio(inherited: &[i32]) {
+/// Standard input and output are the command's. Standard error stays for our own last word, unless it is to go as well
+/// and is a pipe or socket, of which somebody may be waiting for the end.
+pub fn let_go_of_stdio(inherited: &[i32], stderr_too: bool) {
     close_inherited(inherited);
-    null(0..=1);
+    let waited_for = stderr_too && is_stream(rustix::stdio::stderr());
+    null(0..=if waited_for { 2 } else { 1 });
+}
+
+/// Whether it is a pipe or a socket.
+fn is_stream(fd: BorrowedFd<'_>) -> bool {
+    let kind = rustix::fs::fstat(fd).map(|status| FileType::from_raw_mode(status.st_mode));
+    matches!(kind, Ok(FileType::Fifo | FileType::Socket))
+}
+
+/// The open pipe or socket with this number, close-on-exec. To be called once for a number, with nobody else owning it.
+pub fn inherited_stream(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: F_SETFD fails on a number that is not open and changes nothing else.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: open, as just shown, and by the contract of this function nobody else in this process owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    if is_stream(fd.as_fd()) { Ok(fd) } else { Err(io::Error::from_raw_os_error(libc::ENOTSOCK)) }
+}
+
+/// Writes all of it to standard output, whatever mode that is in. A reader that is gone is the command's business.
+pub fn write_out(mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match rustix::io::write(rustix::stdio::stdout(), bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(rustix::io::Errno::INTR) => (),
+            Err(rustix::io::Errno::AGAIN) => {
+                let mut writable = [PollFd::from_borrowed_fd(rustix::stdio::stdout(), PollFlags::OUT)];
+                let _ = rustix::event::poll(&mut writable, None);
+            }
+            Err(_) => return,
+        }
+    }
 }
 
 /// Stops this process, as a shell expects of a job.

@@ -1,0 +1,418 @@
+//! The runner: a process that stays between whoever started it and one command, with a keeper of its own beside it.
+//! It is host and spawn helper in one: when it is killed, the keeper ends the brood; when the keeper is killed, the
+//! brood becomes its own. `holdfast run` ([`run`](crate::run)) and the starter ([`starter`](crate::starter)) are two of
+//! its kind.
+//!
+//! The command gets what the runner was given, descriptors included, and the runner lets go of it once the command
+//! has it. The command is not executed before the keeper is there to outlive the runner.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use holdfast_wire::{Background, Decoder, EndFacts, Exit, FromKeeper, Outcome, Reason, Spec, Step, ToKeeper};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
+
+use crate::brood::{Brood, Killing, Progress};
+use crate::classes::Classes;
+use crate::commitment::Commitment;
+use crate::keeper::{self, BUDGET};
+use crate::socket::{self, Outbox, Received};
+use crate::sys::{self, Attributes, ChildrenFile, Forked, Look, Parent, Pid, SignalSource};
+
+/// timeout(1): the time was up.
+const TIMED_OUT: u8 = 124;
+/// The shell's: found, not executable.
+const NOT_EXECUTABLE: u8 = 126;
+/// The shell's: not found.
+const NOT_FOUND: u8 = 127;
+
+/// What begins the end when it is sent to us.
+const ASKS_FOR_THE_END: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
+const NOT_ALL: &str = "not everything that the command started could be shown to be ended";
+
+/// A line of ours on standard error.
+pub fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "holdfast: {text}");
+}
+
+/// What this process was given, looked at before it has anything of its own.
+pub struct Arrival {
+    /// Descriptors that the command is to have.
+    pub inherited: Vec<i32>,
+    /// Children that we have from before (`server & exec …`): not ours to end.
+    strangers: Vec<Pid>,
+    subreaper: bool,
+}
+
+impl Arrival {
+    /// Looks, and takes on what every mode needs.
+    pub fn now() -> Arrival {
+        let inherited = sys::open_descriptors();
+        let strangers = sys::own_children(&mut ChildrenFile::default()).unwrap_or_default();
+        Arrival { inherited, strangers, subreaper: sys::become_mode(None) }
+    }
+}
+
+/// How the runner stands to whoever started it.
+#[derive(Default)]
+pub struct Stand {
+    /// In a terminal the command stays in this group, our own, and what the terminal sends reaches it without us.
+    pub terminal_group: Option<Pid>,
+    /// SIGHUP is ignored, as nohup(1) has it.
+    pub nohup: bool,
+    /// Its end begins ours.
+    pub parent: Option<Parent>,
+    /// The same, of a pipe or socket.
+    pub control: Option<OwnedFd>,
+    /// Standard error is the command's alone, too.
+    pub lets_go_of_stderr: bool,
+}
+
+/// The command.
+pub struct Order<'a> {
+    /// Program and arguments.
+    pub command: &'a [OsString],
+    /// NUL-joined.
+    pub env: Vec<u8>,
+    /// Empty for ours.
+    pub cwd: &'a OsStr,
+    /// Milliseconds, 0 for none.
+    pub timeout: u64,
+    /// Milliseconds from the first signal to SIGKILL.
+    pub grace: u64,
+    /// What becomes of what is left when the command exits.
+    pub background: Background,
+}
+
+/// What a fork leaves us to be.
+pub enum Begun {
+    /// The keeper, at its end. Whether the runner was lost in the middle of a call.
+    Keeper(bool),
+    /// The runner.
+    Runner(Box<Runner>),
+}
+
+/// How this process is to end.
+pub enum Verdict {
+    /// With a status.
+    Code(u8),
+    /// By the signal that ended the command.
+    Signal(i32),
+}
+
+impl Verdict {
+    /// Ends by the signal, where that can be.
+    pub fn carry_out(self) -> ExitCode {
+        match self {
+            Verdict::Code(code) => ExitCode::from(code),
+            Verdict::Signal(signal) => {
+                sys::raise_default(signal);
+                // As process 1, or for a signal that does not end a process.
+                ExitCode::from(128 + signal as u8)
+            }
+        }
+    }
+}
+
+/// See the module.
+pub struct Runner {
+    keeper: Pid,
+    control: OwnedFd,
+    commitment: Commitment,
+    inbox: Decoder,
+    outbox: Outbox,
+    signals: SignalSource,
+    inherited: Vec<i32>,
+    strangers: BTreeSet<Pid>,
+    stand: Stand,
+    /// The end was asked for because the parent or the control descriptor is gone.
+    abandoned: bool,
+    /// A lost keeper's brood was ended.
+    swept: bool,
+    exit: Option<Exit>,
+    failure: Option<(Step, i32)>,
+}
+
+impl Runner {
+    /// Forks the keeper.
+    pub fn begin(arrival: Arrival, stand: Stand) -> io::Result<Begun> {
+        let (control, keeper_end) = socket::pair()?;
+        let commitment = Commitment::new()?;
+        let slot = Classes::new()?.claim().ok_or(io::ErrorKind::OutOfMemory)?;
+        let Arrival { inherited, strangers, subreaper } = arrival;
+        let keeper = match sys::fork()? {
+            Forked::Child => {
+                let Stand { terminal_group, nohup, parent, control: watched, .. } = stand;
+                drop((control, parent, watched));
+                let setup = keeper::Setup {
+                    control: keeper_end,
+                    commitment,
+                    lifeline: sys::pidfd_of_parent(),
+                    slot,
+                    subreaper: subreaper && sys::become_keeper(),
+                    terminal_group,
+                    inherited,
+                    nohup,
+                };
+                return Ok(Begun::Keeper(keeper::keep(setup)?));
+            }
+            Forked::Parent(pid) => pid,
+        };
+        drop(keeper_end);
+        Ok(Begun::Runner(Box::new(Runner {
+            keeper,
+            control,
+            commitment,
+            inbox: Decoder::default(),
+            outbox: Outbox::default(),
+            signals: SignalSource::new(&[&ASKS_FOR_THE_END[..], &[libc::SIGCHLD]].concat())?,
+            inherited,
+            strangers: strangers.into_iter().collect(),
+            stand,
+            abandoned: false,
+            swept: false,
+            exit: None,
+            failure: None,
+        })))
+    }
+
+    /// Has the keeper start the command, and waits until all of it is ended or that cannot be shown.
+    pub fn run(&mut self, order: &Order<'_>) -> io::Result<Option<EndFacts>> {
+        self.send_spec(order)?;
+        let facts = self.wait();
+        if facts.as_ref().is_some_and(|facts| facts.outcome != Outcome::Survivors) {
+            self.dismiss_keeper();
+        }
+        Ok(facts)
+    }
+
+    fn send_spec(&mut self, order: &Order<'_>) -> io::Result<()> {
+        let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptors = vec![rustix::fs::open(".", directory, Mode::empty())?];
+        let joined = order.command.iter().map(|arg| arg.as_bytes()).collect::<Vec<_>>().join(&0);
+        let attributes = Attributes::now();
+        let spec = Spec {
+            file: order.command[0].as_bytes(),
+            args: &joined,
+            env: &order.env,
+            cwd: order.cwd.as_bytes(),
+            // Everything else the command inherits from the keeper, which has it from us.
+            places: &[],
+            descriptors: 1,
+            umask: attributes.umask,
+            nice: attributes.nice,
+            nofile: attributes.nofile,
+            uid: None,
+            gid: None,
+            timeout: order.timeout,
+            kill_signal: libc::SIGTERM,
+            grace: order.grace,
+            background: order.background,
+            background_grace: 0,
+            same_group: self.stand.terminal_group.is_some(),
+        };
+        let mut bytes = Vec::new();
+        ToKeeper::put_spec(&mut bytes, &spec);
+        self.outbox.push(bytes, descriptors);
+        self.outbox.flush(self.control.as_fd())
+    }
+
+    /// Until the keeper's last word, or until the brood of a lost keeper is ended.
+    fn wait(&mut self) -> Option<EndFacts> {
+        loop {
+            self.await_something();
+            let _ = self.outbox.flush(self.control.as_fd());
+            while let Some((signal, sender)) = self.signals.take() {
+                self.signalled(signal, sender);
+            }
+            if !self.abandoned && self.is_abandoned() {
+                self.abandoned = true;
+                self.ask_for_the_end(libc::SIGTERM);
+            }
+            match self.receive() {
+                Ok(Some(facts)) => return Some(facts),
+                Ok(None) => (),
+                Err(()) => {
+                    self.swept = self.sweep();
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn await_something(&self) {
+        let write = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+        let mut sources = vec![
+            PollFd::new(&self.control, PollFlags::IN | write),
+            PollFd::new(&self.signals, PollFlags::IN),
+        ];
+        let mut wait = None;
+        if !self.abandoned {
+            sources.extend(self.stand.control.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
+            if let Some(parent) = &self.stand.parent {
+                sources.extend(parent.pidfd().map(|fd| PollFd::new(fd, PollFlags::IN)));
+                wait = parent.look_again();
+            }
+        }
+        let timeout = wait.and_then(|wait| rustix::event::Timespec::try_from(wait).ok());
+        let _ = rustix::event::poll(&mut sources, timeout.as_ref());
+    }
+
+    /// Whether our parent, or the other end of the control descriptor, is gone.
+    fn is_abandoned(&self) -> bool {
+        self.stand.parent.as_ref().is_some_and(Parent::is_gone)
+            || self.stand.control.as_ref().is_some_and(has_ended)
+    }
+
+    /// The keeper has said its last word and leaves when our end closes: no zombie of it for whoever comes after us.
+    fn dismiss_keeper(&self) {
+        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
+        let until = Instant::now() + BUDGET;
+        while sys::look(self.keeper) == Look::Live && Instant::now() < until {
+            self.await_signal(BUDGET);
+        }
+        sys::reap(self.keeper);
+    }
+
+    fn await_signal(&self, at_most: Duration) {
+        let timeout = rustix::event::Timespec::try_from(at_most).ok();
+        let _ = rustix::event::poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], timeout.as_ref());
+        while self.signals.take().is_some() {}
+    }
+
+    /// What the terminal sends reaches the command by itself; what somebody sends us is for us to pass on.
+    fn signalled(&mut self, signal: i32, sender: i32) {
+        if signal == libc::SIGCHLD {
+            if sys::stopped(self.keeper) {
+                sys::kill_child(self.keeper, libc::SIGCONT);
+            }
+            return self.reap_strays();
+        }
+        let by_terminal = self.stand.terminal_group.is_some() && sender == 0;
+        if by_terminal || self.stand.nohup && signal == libc::SIGHUP {
+            return;
+        }
+        self.ask_for_the_end(signal);
+    }
+
+    /// As process 1 we are the parent of whoever has none, and nobody else reaps them.
+    fn reap_strays(&self) {
+        if Pid::own().is_some() {
+            return;
+        }
+        while let Ok(Some(pid)) = sys::peek_any()
+            && pid != self.keeper
+        {
+            sys::reap(pid);
+        }
+    }
+
+    fn ask_for_the_end(&mut self, signal: i32) {
+        let mut bytes = Vec::new();
+        ToKeeper::put_end(&mut bytes, signal, -1);
+        self.outbox.push(bytes, Vec::new());
+        let _ = self.outbox.flush(self.control.as_fd());
+    }
+
+    /// `Err`: the keeper is lost.
+    fn receive(&mut self) -> Result<Option<EndFacts>, ()> {
+        let mut bytes = [0; 4096];
+        let mut lost = false;
+        loop {
+            match socket::receive(self.control.as_fd(), &mut bytes, &mut Vec::new()) {
+                Received::Bytes(count) => self.inbox.feed(&bytes[..count]),
+                Received::Nothing => break,
+                Received::End | Received::Truncated(_) => {
+                    lost = true;
+                    break;
+                }
+            }
+        }
+        while let Some(frame) = self.inbox.next_frame().map_err(|_| ())? {
+            match FromKeeper::decode(&frame).map_err(|_| ())? {
+                FromKeeper::Started => {
+                    sys::let_go_of_stdio(&self.inherited, self.stand.lets_go_of_stderr);
+                }
+                FromKeeper::Taken(_) => (),
+                FromKeeper::Failed { step, errno, .. } => self.failure = Some((step, errno)),
+                FromKeeper::Exited { exit, .. } => self.exit = Some(exit),
+                // Until somebody continues us, and with us our group.
+                FromKeeper::Stopped => sys::stop_ourselves(),
+                FromKeeper::Ended(facts) => return Ok(Some(facts)),
+            }
+        }
+        if lost { Err(()) } else { Ok(None) }
+    }
+
+    /// The keeper is lost; what was below it is below us now. Whether nothing is left.
+    fn sweep(&mut self) -> bool {
+        let first = self.commitment.take().pid.and_then(Pid::new);
+        let own = first.into_iter().chain([self.keeper]).collect();
+        let outsiders = std::mem::take(&mut self.strangers);
+        let mut brood = Brood { own, outsiders, ..Brood::default() };
+        let mut killing = Killing::new(Instant::now() + BUDGET);
+        loop {
+            let left = killing.deadline.saturating_duration_since(Instant::now());
+            match killing.advance(&mut brood, None) {
+                Progress::Done => return true,
+                Progress::Waiting if !left.is_zero() => (),
+                Progress::Waiting | Progress::Denied => return false,
+            }
+            self.await_signal(left);
+        }
+    }
+
+    /// What the outcome means for our own end. `ourselves`: the status for what is holdfast's own failure.
+    pub fn verdict(&self, facts: Option<EndFacts>, program: &OsStr, ourselves: u8) -> Verdict {
+        let program = program.to_string_lossy();
+        let Some(facts) = facts else {
+            let rest = if self.swept { "everything that the command started was ended" } else { NOT_ALL };
+            say(&format!("the keeper was lost; {rest}"));
+            return Verdict::Code(ourselves);
+        };
+        if let Some((step, errno)) = self.failure {
+            let error = io::Error::from_raw_os_error(errno);
+            say(&format!("cannot run '{program}': {}: {error}", step.as_str()));
+            return Verdict::Code(match (step, errno) {
+                (Step::Program, libc::ENOENT | libc::ENOTDIR) => NOT_FOUND,
+                (Step::Program | Step::Interpreter, _) => NOT_EXECUTABLE,
+                _ => ourselves,
+            });
+        }
+        if matches!(facts.outcome, Outcome::Survivors | Outcome::Unconfirmed) {
+            say(NOT_ALL);
+        }
+        match (facts.reason, self.exit) {
+            (Reason::Timeout, _) => Verdict::Code(TIMED_OUT),
+            (_, Some(Exit::Code(code))) => Verdict::Code(code as u8),
+            (_, Some(Exit::Signal(signal))) => Verdict::Signal(signal),
+            (_, None) => Verdict::Code(ourselves),
+        }
+    }
+}
+
+/// Whether the other end of a pipe or socket is closed. What comes before the end is read and means nothing.
+fn has_ended(fd: &OwnedFd) -> bool {
+    let mut bytes = [0; 512];
+    loop {
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut source = [PollFd::new(fd, PollFlags::IN)];
+        match rustix::event::poll(&mut source, Some(&now)) {
+            Ok(0) | Err(_) => return false,
+            Ok(_) if !source[0].revents().contains(PollFlags::IN) => return true,
+            Ok(_) => match rustix::io::read(fd, &mut bytes) {
+                Ok(0) => return true,
+                Ok(_) | Err(rustix::io::Errno::INTR) => (),
+                Err(rustix::io::Errno::AGAIN) => return false,
+                Err(_) => return true,
+            },
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The starter: the process that an SDK starts in an Engine's place (mode `__session-starter`). It starts the Engine
+//! in a group of its own, stays outside, and ends everything that the Engine started when the Engine exits, when it is
+//! told to, or when whoever started it is gone. Then it ends as the Engine did, never before.
+//!
+//! The acknowledgement is the first line on standard output, written when the keeper is there to cover the starter's
+//! own death, and before the Engine is executed. Standard input and output are the Engine's; nothing is relayed.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::process::ExitCode;
+
+use holdfast_wire::Background;
+
+use crate::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
+use crate::stops::stop;
+use crate::sys::{self, Parent};
+
+/// What asks an Engine for containment. The Engine has it by us.
+pub const REQUEST: &str = "LEAN_CTX_SESSION_CONTAINMENT";
+/// The acknowledgement, a line of standard output.
+pub const ACKNOWLEDGEMENT: &str = "{\"leanctx_session_containment\":1}\n";
+
+/// sysexits(3): the command line is wrong.
+const USAGE: u8 = 64;
+/// sysexits(3), EX_SOFTWARE: parent or descriptors are not as the command line says, or holdfast itself failed.
+const TOPOLOGY: u8 = 70;
+
+const FORM: &str = "__session-starter [--ack] [--watch-parent] [--parent-pid <n>] [--control-fd <n>] [--grace <ms>] -- <program> [args...]";
+
+/// The command line.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    ack: bool,
+    watch_parent: bool,
+    parent_pid: Option<i32>,
+    control_fd: Option<i32>,
+    grace: Option<u64>,
+    command: Vec<OsString>,
+}
+
+fn parse(args: &[OsString]) -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut rest = args.iter();
+    loop {
+        let Some(arg) = rest.next() else { return Err("'--' is missing".to_owned()) };
+        let mut number = |least: i32| {
+            let shown = rest.next().map_or_else(String::new, |value| value.to_string_lossy().into_owned());
+            let digits = shown.bytes().all(|byte| byte.is_ascii_digit());
+            let value = shown.parse().ok().filter(|&number: &i32| digits && number >= least);
+            value.ok_or_else(|| {
+                format!("'{}' needs a number from {least} on, not '{shown}'", arg.to_string_lossy())
+            })
+        };
+        match arg.to_str() {
+            Some("--ack") => options.ack = true,
+            Some("--watch-parent") => options.watch_parent = true,
+            Some("--parent-pid") => options.parent_pid = Some(number(1)?),
+            // 0 to 2 are the Engine's.
+            Some("--control-fd") => options.control_fd = Some(number(3)?),
+            Some("--grace") => options.grace = Some(number(0)?.unsigned_abs().into()),
+            Some("--") => break,
+            _ => return Err(format!("unknown option '{}'", arg.to_string_lossy())),
+        }
+    }
+    options.command = rest.cloned().collect();
+    if options.command.is_empty() { Err("no program".to_owned()) } else { Ok(options) }
+}
+
+/// The mode. `args` is what follows `__session-starter`.
+pub fn starter(args: &[OsString]) -> ExitCode {
+    let options = match parse(args) {
+        Ok(options) => options,
+        Err(problem) => {
+            say(&format!("{problem}; usage: {FORM}"));
+            return ExitCode::from(USAGE);
+        }
+    };
+    match supervise(&options) {
+        Ok(Some(verdict)) => verdict.carry_out(),
+        // This process was the keeper.
+        Ok(None) => ExitCode::SUCCESS,
+        Err(problem) => {
+            say(&problem);
+            ExitCode::from(TOPOLOGY)
+        }
+    }
+}
+
+fn supervise(options: &Options) -> Result<Option<Verdict>, String> {
+    let mut arrival = Arrival::now();
+    let stand = stand(options)?;
+    // The control descriptor is ours alone.
+    arrival.inherited.retain(|&fd| Some(fd) != options.control_fd);
+    let failed = |error: io::Error| error.to_string();
+    stop("starter-arrived");
+    let mut runner = match Runner::begin(arrival, stand).map_err(failed)? {
+        Begun::Runner(runner) => runner,
+        Begun::Keeper(_) => return Ok(None),
+    };
+    stop("starter-covered");
+    if options.ack {
+        sys::write_out(ACKNOWLEDGEMENT.as_bytes());
+    }
+    stop("starter-acknowledged");
+    let facts = runner.run(&Order {
+        command: &options.command,
+        env: environment(),
+        cwd: OsStr::new(""),
+        timeout: 0,
+        grace: options.grace.unwrap_or(2_000),
+        background: Background::End,
+    });
+    stop("starter-ended");
+    Ok(Some(runner.verdict(facts.map_err(failed)?, &options.command[0], TOPOLOGY)))
+}
+
+/// Looks at parent and control descriptor. A wrong one is an error before anything is started.
+fn stand(options: &Options) -> Result<Stand, String> {
+    if let Some(expected) = options.parent_pid
+        && Parent::number() != expected
+    {
+        return Err(format!("the parent is not process {expected}, which is gone or never was it"));
+    }
+    let parent = if options.watch_parent {
+        Some(
+            Parent::watch()
+                .ok_or("the parent cannot be watched: it is gone, or outside of this pid namespace")?,
+        )
+    } else {
+        None
+    };
+    // Between the look at the number and the watch it may have gone.
+    if options.parent_pid.is_some_and(|expected| Parent::number() != expected) {
+        return Err("the parent is gone".to_owned());
+    }
+    let control = match options.control_fd {
+        None => None,
+        Some(number) => Some(sys::inherited_stream(number).map_err(|error| {
+            format!("the control descriptor {number} is no open pipe or socket: {error}")
+        })?),
+    };
+    Ok(Stand { parent, control, lets_go_of_stderr: true, ..Stand::default() })
+}
+
+/// Ours, without the request: the Engine is not to answer it once more.
+fn environment() -> Vec<u8> {
+    let all = sys::environment();
+    let asks = |variable: &[u8]| {
+        variable.strip_prefix(REQUEST.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+    };
+    let kept: Vec<&[u8]> = all.split(|&byte| byte == 0).filter(|variable| !asks(variable)).collect();
+    kept.join(&0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(args: &[&str]) -> Result<Options, String> {
+        parse(&args.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn everything_behind_the_dashes_is_the_engines() {
+        let parsed = options(&["--ack", "--control-fd", "3", "--", "node", "--ack", "--", "x"]).unwrap();
+        assert_eq!(parsed.command, ["node", "--ack", "--", "x"]);
+        assert_eq!((parsed.ack, parsed.watch_parent, parsed.control_fd), (true, false, Some(3)));
+        let parsed = options(&["--watch-parent", "--parent-pid", "1", "--grace", "0", "--", "x"]).unwrap();
+        assert_eq!((parsed.parent_pid, parsed.grace, parsed.watch_parent), (Some(1), Some(0), true));
+    }
+
+    #[test]
+    fn a_wrong_command_line_names_what_is_wrong() {
+        assert_eq!(options(&["--ack", "node"]).unwrap_err(), "unknown option 'node'");
+        assert_eq!(options(&["--ack"]).unwrap_err(), "'--' is missing");
+        assert_eq!(options(&["--"]).unwrap_err(), "no program");
+        for wrong in ["", "x", "-1", "2", "+3", "3 ", "99999999999"] {
+            assert!(options(&["--control-fd", wrong, "--", "x"]).is_err(), "{wrong}");
+        }
+        assert!(options(&["--parent-pid", "0", "--", "x"]).is_err());
+        assert!(options(&["--parent-pid"]).is_err());
+    }
+}

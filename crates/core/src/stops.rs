@@ -1,0 +1,14 @@
+//! Named points at which a process stops itself (SIGSTOP), for tests that kill processes at each step. Only with the
+//! cargo feature `stops`, which no release build has.
+
+/// Stops here if HOLDFAST_STOP names this point.
+#[cfg(feature = "stops")]
+pub fn stop(point: &str) {
+    if std::env::var_os("HOLDFAST_STOP").is_some_and(|name| name == point) {
+        crate::sys::stop_ourselves();
+    }
+}
+
+/// Nothing.
+#[cfg(not(feature = "stops"))]
+pub fn stop(_point: &str) {}
