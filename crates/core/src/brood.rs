@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_wire::{Exit, MAX_NAMED, ProcessInfo, Usage};
 
-use crate::sys::{self, ChildrenFile, Group, Kill, Look, Pid};
+use crate::sys::{self, ChildrenFile, Delivery, Group, Kill, Look, Pid};
 
 /// What is below this process.
 #[derive(Default)]
@@ -106,7 +106,7 @@ impl Brood {
             }
         };
         signal_children(children.into_iter().filter(|pid| !members.contains(pid)).collect());
-        let reached = signals.map(|signal| group.is_some_and(|group| group.signal(signal)));
+        let reached = signals.map(|signal| group.is_some_and(|group| group.signal(signal) == Delivery::Sent));
         if reached.contains(&false) {
             signal_children(members);
         }

@@ -7,6 +7,8 @@
 pub mod brood;
 pub mod classes;
 pub mod commitment;
+pub mod group;
+pub mod guard;
 pub mod host;
 pub mod inherit;
 pub mod keeper;

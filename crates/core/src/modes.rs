@@ -6,6 +6,7 @@ use crate::keeper;
 use crate::spawn_helper::{self, Role};
 use crate::sys;
 
+pub use crate::guard::guard;
 pub use crate::run::run;
 pub use crate::starter::starter;
 pub use holdfast_wire::VERSION;

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use holdfast_wire::Background;
 
+use crate::guard::number_from;
 use crate::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
 use crate::stops::stop;
 use crate::sys::{self, Parent};
@@ -45,9 +46,7 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
         let Some(arg) = rest.next() else { return Err("'--' is missing".to_owned()) };
         let mut number = |least: i32| {
             let shown = rest.next().map_or_else(String::new, |value| value.to_string_lossy().into_owned());
-            let digits = shown.bytes().all(|byte| byte.is_ascii_digit());
-            let value = shown.parse().ok().filter(|&number: &i32| digits && number >= least);
-            value.ok_or_else(|| {
+            number_from(least, &shown).ok_or_else(|| {
                 format!("'{}' needs a number from {least} on, not '{shown}'", arg.to_string_lossy())
             })
         };

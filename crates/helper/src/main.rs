@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     match mode.to_str() {
         Some("__spawn-helper") if rest.is_empty() => modes::spawn_helper(),
         Some("__run") => modes::run(rest),
+        Some("__group-guard") => modes::guard(rest),
         Some("__session-starter") => modes::starter(rest),
         Some("--version") if rest.is_empty() => {
             println!("{}", modes::VERSION);

@@ -9,7 +9,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use holdfast_core::host::{EnvId, Event, Host, Place, Request};
+use holdfast_core::host::{EnvId, Event, GuardOptions, Guarded, Host, Place, Request, Unguarded};
 use holdfast_core::wire::{Background, Exit, ProcessInfo, Usage, VERSION};
 use holdfast_core::{inherit, sys};
 use napi::Env;
@@ -229,6 +229,51 @@ pub fn end_others(environment: u32, signal: i32, grace: f64) -> Result<Vec<u32>>
 #[napi(catch_unwind)]
 pub fn hand_over(call: u32, pipes: Vec<u32>) -> Result<bool> {
     Ok(host()?.hand_over(call, &pipes))
+}
+
+#[napi(object, object_from_js = false)]
+#[derive(Default)]
+pub struct GuardStart {
+    pub problem: &'static str,
+    pub errno: i32,
+    pub group: i32,
+    pub leader: u32,
+    pub pipe: u32,
+}
+
+fn guarded(result: std::result::Result<Guarded, Unguarded>) -> GuardStart {
+    match result {
+        Ok(Guarded { leader, group, pipe }) => GuardStart { group, leader, pipe, ..GuardStart::default() },
+        Err(why) => {
+            let errno =
+                if let Unguarded::Helper(error) = &why { error.raw_os_error().unwrap_or(0) } else { 0 };
+            GuardStart { problem: why.as_str(), errno, ..GuardStart::default() }
+        }
+    }
+}
+
+#[napi(catch_unwind)]
+pub fn guard(environment: u32, helper: String, pid: i32, sweep: bool, grace: f64) -> Result<GuardStart> {
+    let options = GuardOptions { helper: Path::new(&helper), sweep, grace: millis(grace) };
+    Ok(guarded(host()?.guard(EnvId(environment), pid, &options)))
+}
+
+#[napi(catch_unwind)]
+pub fn guard_again(
+    environment: u32,
+    helper: String,
+    leader: u32,
+    sweep: bool,
+    grace: f64,
+) -> Result<GuardStart> {
+    let options = GuardOptions { helper: Path::new(&helper), sweep, grace: millis(grace) };
+    Ok(guarded(host()?.guard_again(EnvId(environment), leader, &options)))
+}
+
+#[napi(catch_unwind)]
+pub fn forget_leader(leader: u32) -> Result<()> {
+    host()?.forget_leader(leader);
+    Ok(())
 }
 
 fn moved(done: io::Result<usize>) -> i32 {

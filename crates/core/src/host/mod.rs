@@ -8,6 +8,7 @@
 //! Locks are taken in the order call, pool, reactor.
 
 mod call;
+mod guards;
 mod plain;
 mod pool;
 mod reactor;
@@ -28,6 +29,8 @@ use crate::sys::{self, Attributes};
 
 use call::Call;
 pub use call::Event;
+use guards::Leader;
+pub use guards::{GuardOptions, Guarded, Unguarded};
 use pool::Pool;
 pub use reactor::{EnvId, READABLE, WRITABLE};
 use reactor::{Interest, Reactor};
@@ -95,6 +98,14 @@ pub struct Host {
     calls: Mutex<HashMap<u32, Arc<Mutex<Call>>>>,
     /// Ends of other environments' calls, by the number of who waits for it.
     observed: Mutex<HashMap<u32, EndFacts>>,
+    leaders: Mutex<Leaders>,
+}
+
+/// Of guarded groups.
+#[derive(Default)]
+struct Leaders {
+    known: HashMap<u32, Arc<Leader>>,
+    last: u32,
 }
 
 /// A panic while a lock was held must not take every later call with it.
@@ -116,7 +127,13 @@ impl Host {
             let pool = Arc::new(Mutex::new(Pool::new(Arc::clone(&reactor))));
             let of_reactor = Arc::clone(&pool);
             reactor.run(move |key| lock(&of_reactor).on_ready(key))?;
-            let host = Host { reactor, pool, calls: Mutex::default(), observed: Mutex::default() };
+            let host = Host {
+                reactor,
+                pool,
+                calls: Mutex::default(),
+                observed: Mutex::default(),
+                leaders: Mutex::default(),
+            };
             let _ = HOST.set(host);
         }
         HOST.get().ok_or_else(|| io::ErrorKind::Other.into())
@@ -129,6 +146,7 @@ impl Host {
 
     /// The environment is going: its calls end, because their sockets close.
     pub fn detach(&self, env: EnvId) {
+        self.forget_leaders_of(env);
         for number in self.reactor.detach(env) {
             let call = lock(&self.calls).remove(&number);
             if let Some(call) = call {

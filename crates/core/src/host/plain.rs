@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_wire::{Background, Exit, NO_DESCRIPTOR, Reason, SpecView, Usage};
 
-use crate::sys::{self, Group, Look, Pid};
+use crate::sys::{self, Delivery, Group, Look, Pid};
 
 /// Who does not die of SIGKILL is sent it again so often.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -105,7 +105,11 @@ impl Plain {
 
     /// Signals the first process, or the group.
     pub fn signal(&self, signal: i32, group: bool) -> bool {
-        if group { self.group.signal(signal) } else { sys::kill_child(self.pid, signal) == sys::Kill::Sent }
+        if group {
+            self.group.signal(signal) == Delivery::Sent
+        } else {
+            sys::kill_child(self.pid, signal) == sys::Kill::Sent
+        }
     }
 
     /// The ladder; -1 stands for the call's own.

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::reactor::Reactor;
 use crate::commitment::Commitment;
 use crate::socket::{self, Outbox, Received};
-use crate::sys::{self, Identity, Pid};
+use crate::sys::{self, Identity, Pid, Standing};
 
 /// For the helper's first word, and for a keeper when none is idle.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -48,6 +48,8 @@ pub struct Refusal {
 
 struct Helper {
     control: OwnedFd,
+    /// Among the children.
+    child: u64,
     identity: Identity,
     inbox: Decoder,
     outbox: Outbox,
@@ -74,8 +76,9 @@ pub struct Pool {
     /// Ends reported for lost keepers, and who waits for one.
     reports: HashMap<KeeperId, EndFacts>,
     waiting: HashMap<KeeperId, u32>,
-    /// Helpers that left and are not reaped: their pidfd by generation.
-    leaving: HashMap<u32, OwnedFd>,
+    /// Children of ours that are waited for, each by its pidfd: helpers, the present one too, and guards.
+    children: HashMap<u64, OwnedFd>,
+    last_child: u64,
 }
 
 impl Pool {
@@ -89,7 +92,8 @@ impl Pool {
             demand: 0,
             reports: HashMap::new(),
             waiting: HashMap::new(),
-            leaving: HashMap::new(),
+            children: HashMap::new(),
+            last_child: 0,
         }
     }
 
@@ -225,15 +229,17 @@ impl Pool {
         };
         let (ours, theirs) =
             socket::pair().map_err(|error| refusal(&error, "making a control socket for"))?;
-        let pid = sys::start_helper(path, c"__spawn-helper", &theirs)
-            .map_err(|error| refusal(&error, "starting the helper"))?;
+        let pid =
+            sys::start_helper(path, &[c"__spawn-helper".into()], &[(3, theirs.as_fd())], Standing::Session)
+                .map_err(|error| refusal(&error, "starting the helper"))?;
         drop(theirs);
         self.generation = (self.generation + 1) & 0x7fff_ffff;
-        self.watch_exit(pid);
+        let child = self.watch_exit(pid);
         let key = u64::from(self.generation) << 1;
         self.reactor.watch_for_pool(key, &ours).map_err(|error| refusal(&error, "watching"))?;
         self.helper = Some(Helper {
             control: ours,
+            child,
             identity,
             inbox: Decoder::default(),
             outbox: Outbox::default(),
@@ -250,7 +256,7 @@ impl Pool {
         while self.helper.as_ref().is_some_and(|helper| !helper.greeted) {
             self.await_helper(deadline).map_err(|Refusal { errno, tried }| {
                 // Our unreaped child, by its pidfd. It has no keepers yet; what does not greet is not left behind.
-                if let Some(pidfd) = self.leaving.get(&self.generation) {
+                if let Some(pidfd) = self.children.get(&child) {
                     let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL);
                 }
                 Refusal { errno, tried: format!("starting the helper {shown}: {tried}") }
@@ -259,14 +265,16 @@ impl Pool {
         Ok(())
     }
 
-    /// So that the helper leaves no zombie in the host: it is waited for through its pidfd, so that no other child
+    /// So that a child of ours leaves no zombie in the host: it is waited for through its pidfd, so that no other child
     /// of the host can be meant.
-    fn watch_exit(&mut self, pid: Pid) {
+    pub fn watch_exit(&mut self, pid: Pid) -> u64 {
+        self.last_child += 1;
         if let Some(pidfd) = sys::pidfd_of_child(pid)
-            && self.reactor.watch_for_pool(u64::from(self.generation) << 1 | 1, &pidfd).is_ok()
+            && self.reactor.watch_for_pool(self.last_child << 1 | 1, &pidfd).is_ok()
         {
-            self.leaving.insert(self.generation, pidfd);
+            self.children.insert(self.last_child, pidfd);
         }
+        self.last_child
     }
 
     /// Waits for the helper's next word.
@@ -280,7 +288,7 @@ impl Pool {
             };
             if !wait(deadline.min(Instant::now() + STOPPED)) {
                 // Somebody may have stopped it.
-                if let Some(pidfd) = self.leaving.get(&self.generation) {
+                if let Some(pidfd) = self.children.get(&helper.child) {
                     let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::CONT);
                 }
                 wait(deadline);
@@ -308,12 +316,12 @@ impl Pool {
         if key & 1 == 0 {
             return self.drain();
         }
-        let generation = (key >> 1) as u32;
-        if let Some(pidfd) = self.leaving.get(&generation)
+        let child = key >> 1;
+        if let Some(pidfd) = self.children.get(&child)
             && sys::reap_pidfd(pidfd)
         {
             self.reactor.unwatch(pidfd);
-            self.leaving.remove(&generation);
+            self.children.remove(&child);
         }
     }
 

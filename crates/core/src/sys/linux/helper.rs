@@ -1,18 +1,16 @@
-//! Starting the spawn helper from the host: posix_spawn(3), which shares the host's memory until exec instead of
+//! Starting the helper from the host, as spawn helper or guard: posix_spawn(3), which shares the host's memory until exec instead of
 //! copying its page tables.
 #![expect(unsafe_code, reason = "posix_spawn has no safe wrapper that sets session, mask and descriptors")]
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::path::Path;
 use std::ptr;
 
 use super::process::Pid;
 
-/// The descriptor on which the helper finds its control socket.
-const CONTROL: i32 = 3;
 const DEV_NULL: &CStr = c"/dev/null";
 
 struct Actions(libc::posix_spawn_file_actions_t);
@@ -37,13 +35,24 @@ fn check(code: i32) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
-/// Starts `path` in `mode`: a session of its own, an empty environment, /dev/null on 0 to 2, the control socket
-/// on 3. The caller owns the child and reaps it.
-pub fn start_helper(path: &Path, mode: &CStr, control: &OwnedFd) -> io::Result<Pid> {
-    let path = CString::new(path.as_os_str().as_encoded_bytes())?;
-    // Away from the numbers that the actions below write to.
-    let control = rustix::io::fcntl_dupfd_cloexec(control.as_fd(), 10)?;
+/// Where the new process stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// In a session of its own.
+    Session,
+    /// In this group of our session.
+    Group(Pid),
+}
 
+/// Starts the helper with these arguments, an empty environment, and /dev/null on 0 to 2 but for the places named: each
+/// a number there, and a descriptor here. The caller owns the child and reaps it.
+pub fn start_helper(
+    path: &Path,
+    args: &[CString],
+    places: &[(RawFd, BorrowedFd<'_>)],
+    standing: Standing,
+) -> io::Result<Pid> {
+    let path = CString::new(path.as_os_str().as_encoded_bytes())?;
     let mut actions = MaybeUninit::uninit();
     // SAFETY: initialises the object.
     check(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) })?;
@@ -55,8 +64,14 @@ pub fn start_helper(path: &Path, mode: &CStr, control: &OwnedFd) -> io::Result<P
             libc::posix_spawn_file_actions_addopen(&mut actions.0, fd, DEV_NULL.as_ptr(), libc::O_RDWR, 0)
         })?;
     }
-    // SAFETY: an initialised object.
-    check(unsafe { libc::posix_spawn_file_actions_adddup2(&mut actions.0, control.as_raw_fd(), CONTROL) })?;
+    let mut copies = Vec::new();
+    for &(number, descriptor) in places {
+        // Away from the numbers that are written to.
+        let copy = rustix::io::fcntl_dupfd_cloexec(descriptor, 10)?;
+        // SAFETY: an initialised object.
+        check(unsafe { libc::posix_spawn_file_actions_adddup2(&mut actions.0, copy.as_raw_fd(), number) })?;
+        copies.push(copy);
+    }
 
     let mut attributes = MaybeUninit::uninit();
     // SAFETY: initialises the object.
@@ -68,11 +83,20 @@ pub fn start_helper(path: &Path, mode: &CStr, control: &OwnedFd) -> io::Result<P
     unsafe { libc::sigemptyset(none.as_mut_ptr()) };
     // SAFETY: an initialised object and set.
     check(unsafe { libc::posix_spawnattr_setsigmask(&mut attributes.0, none.as_ptr()) })?;
-    let flags = libc::POSIX_SPAWN_SETSIGMASK as i16 | libc::POSIX_SPAWN_SETSID;
+    let stands = match standing {
+        Standing::Session => libc::POSIX_SPAWN_SETSID,
+        Standing::Group(group) => {
+            // SAFETY: an initialised object.
+            check(unsafe { libc::posix_spawnattr_setpgroup(&mut attributes.0, group.raw()) })?;
+            libc::POSIX_SPAWN_SETPGROUP as libc::c_short
+        }
+    };
+    let flags = libc::POSIX_SPAWN_SETSIGMASK as libc::c_short | stands;
     // SAFETY: an initialised object.
     check(unsafe { libc::posix_spawnattr_setflags(&mut attributes.0, flags) })?;
 
-    let args = [c"holdfast-helper".as_ptr().cast_mut(), mode.as_ptr().cast_mut(), ptr::null_mut()];
+    let all = [c"holdfast-helper".as_ptr()].into_iter().chain(args.iter().map(|arg| arg.as_ptr()));
+    let args: Vec<_> = all.map(<*const c_char>::cast_mut).chain([ptr::null_mut()]).collect();
     let env = [ptr::null_mut()];
     let mut pid = 0;
     // SAFETY: initialised objects, NUL-terminated strings, null-terminated arrays.

@@ -1,5 +1,6 @@
 //! Linux.
 
+mod handle;
 mod helper;
 mod identity;
 mod mode;
@@ -10,20 +11,24 @@ mod start;
 mod table;
 mod terminal;
 
-pub use helper::start_helper;
+pub use handle::{Handle, LedGroup};
+pub use helper::{Standing, start_helper};
 pub use identity::{Attributes, Identity, duplicate, environment, replace_process};
 pub use mode::{
-    Forked, Manners, SignalSource, become_keeper, become_mode, block_all_signals, fork, inherited_control,
-    raise_default,
+    Forked, Manners, SignalSource, become_keeper, become_mode, block_all_signals, fork, inherited,
+    inherited_control, leave_group, make_pin, raise_default,
 };
 pub use process::{
-    Group, Kill, Look, Parent, Pid, Reaped, group_of, inspect, kill_child, kill_family, look, peek_any,
-    pidfd_of_child, pidfd_of_parent, reap, reap_any, reap_pidfd, signal_descendant, stopped,
+    Delivery, Group, Kill, Look, Parent, Pid, Reaped, await_end, group_of, handle_of_descendant, inspect,
+    is_in_our_session, kill_child, kill_family, look, look_behind, peek_any, pidfd_of_child, pidfd_of_parent,
+    reap, reap_any, reap_pidfd, signal_descendant, stopped,
 };
 pub use shared::SharedBytes;
 pub use start::{Failure, MOST_PLACES, Plan, Stack, Started, Surroundings, start};
-pub use table::{ChildrenFile, below, descendants, every_number, name, own_children};
+pub use table::{
+    ChildrenFile, LiveMembers, below, descendants, every_number, live_members, name, own_children,
+};
 pub use terminal::{
-    Terminal, inherited_stream, is_ignored, let_go_of_stdio, open_descriptors, own_group, stand_apart,
-    stop_ourselves, write_out,
+    Terminal, inherited_stream, is_ignored, let_go_of_stderr, let_go_of_stdio, open_descriptors, own_group,
+    stand_apart, stop_ourselves, write_out,
 };

@@ -6,8 +6,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-use super::process::Pid;
+use super::process::{Pid, await_end};
 use super::raw;
+use super::terminal::own_group;
 
 /// What helper and keepers ignore: they leave by end of file and by nothing else that can be ignored.
 pub(super) const IGNORED: [i32; 8] = [
@@ -161,15 +162,19 @@ impl AsFd for SignalSource {
     }
 }
 
+/// The descriptor that we were started with under this number, close-on-exec from now on. To be called once for each.
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: F_SETFD fails on a number that is not open and changes nothing else.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: open, as just shown, and by the contract of this function nobody else in this process owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
 /// The control socket that the host put on descriptor 3, if it is one. To be called once.
 pub fn inherited_control() -> Option<OwnedFd> {
-    const CONTROL: i32 = 3;
-    // SAFETY: F_SETFD fails on a number that is not open and changes nothing else.
-    if unsafe { libc::fcntl(CONTROL, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
-        return None;
-    }
-    // SAFETY: open, as just shown, and no other part of this process knows of it.
-    let control = unsafe { OwnedFd::from_raw_fd(CONTROL) };
+    let control = inherited(3).ok()?;
     rustix::net::sockopt::socket_type(&control)
         .is_ok_and(|kind| kind == rustix::net::SocketType::STREAM)
         .then_some(control)
@@ -191,6 +196,22 @@ pub fn fork() -> io::Result<Forked> {
         0 => Ok(Forked::Child),
         _ => Pid::new(pid).map(Forked::Parent).ok_or_else(io::Error::last_os_error),
     }
+}
+
+/// A pin: a child that exits at once and is not reaped, a member of our group as it is now.
+pub fn make_pin() -> io::Result<Pid> {
+    match fork()? {
+        // SAFETY: ends the new process, which has done nothing.
+        Forked::Child => unsafe { libc::_exit(0) },
+        Forked::Parent(pin) if await_end(pin) => Ok(pin),
+        Forked::Parent(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Moves to a group of our own. Whether we are in it.
+pub fn leave_group() -> bool {
+    let _ = rustix::process::setpgid(None, None);
+    own_group().is_some() && own_group() == Pid::own()
 }
 
 /// Ends this process by a signal's default action, without a core file. Returns where that does nothing (as

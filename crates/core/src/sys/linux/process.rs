@@ -17,6 +17,7 @@ use std::time::Duration;
 use holdfast_wire::{Exit, Usage};
 use rustix::process::PidfdFlags;
 
+use super::handle::Handle;
 use super::table;
 
 /// A process id that can name a process other than init: never 1, 0 or negative, so that no signal sent to it
@@ -40,7 +41,7 @@ impl Pid {
         self.0
     }
 
-    fn rustix(self) -> Option<rustix::process::Pid> {
+    pub(super) fn rustix(self) -> Option<rustix::process::Pid> {
         rustix::process::Pid::from_raw(self.0)
     }
 }
@@ -133,7 +134,11 @@ const REAP: i32 = libc::WEXITED | libc::WNOHANG | libc::__WALL;
 
 /// Whether the number is our unreaped child, and whether that lives. Takes nothing away.
 pub fn look(pid: Pid) -> Look {
-    match waitid_into(libc::P_PID, pid.0 as u32, LOOK, std::ptr::null_mut()) {
+    looked(waitid_into(libc::P_PID, pid.0 as u32, LOOK, std::ptr::null_mut()))
+}
+
+fn looked(answer: io::Result<Option<(Reaped, i32)>>) -> Look {
+    match answer {
         Ok(None) => Look::Live,
         Ok(Some((dead, _))) => Look::Dead(dead.exit),
         Err(_) => Look::NotOurs,
@@ -143,6 +148,22 @@ pub fn look(pid: Pid) -> Look {
 /// A zombie child of ours as reaping it would show it, and leaves it.
 pub fn inspect(pid: Pid) -> Option<Reaped> {
     waitid(libc::P_PID, pid.0 as u32, LOOK).ok().flatten().map(|(dead, _)| dead)
+}
+
+/// The same of the process behind a descriptor, where `pid` is its number if it is our child at all.
+pub fn look_behind(handle: &Handle, pid: Pid) -> Look {
+    match handle.pidfd() {
+        Some(fd) => looked(waitid_into(libc::P_PIDFD, fd.as_raw_fd() as u32, LOOK, std::ptr::null_mut())),
+        // By number: and the descriptor is of the one that has it, if that has not ended.
+        None if handle.number() == Some(pid) => look(pid),
+        None => Look::NotOurs,
+    }
+}
+
+/// Whether a process is in our session.
+pub fn is_in_our_session(pid: Pid) -> bool {
+    let own = rustix::process::getsid(None).ok();
+    own.is_some() && own == rustix::process::getsid(pid.rustix()).ok()
 }
 
 /// Signals our live child (rule 1).
@@ -156,6 +177,12 @@ pub fn kill_child(pid: Pid, signal: i32) -> Kill {
         Look::Dead(_) => Kill::Dead,
         Look::NotOurs => Kill::NotOurs,
     }
+}
+
+/// Waits for the end of this child, and leaves it unreaped.
+pub fn await_end(pid: Pid) -> bool {
+    let options = libc::WEXITED | libc::WNOWAIT | libc::__WALL;
+    waitid_into(libc::P_PID, pid.0 as u32, options, std::ptr::null_mut()).is_ok()
 }
 
 /// Reaps this child if it is a zombie.
@@ -209,38 +236,64 @@ impl Group {
         self.id
     }
 
-    /// Signals the group. False, and nothing is sent, unless at this moment the pin is an unreaped child of ours
-    /// and a member (rule 1), and we are not (rule 2).
-    pub fn signal(&self, signal: i32) -> bool {
+    /// Signals the group, if at this moment the pin is an unreaped child of ours and a member (rule 1), and we are not
+    /// (rule 2).
+    pub fn signal(&self, signal: i32) -> Delivery {
         let pinned = look(self.pin) != Look::NotOurs && group_of(self.pin) == Some(self.id);
-        let own = rustix::process::getpgrp().as_raw_nonzero().get();
-        if !pinned || own == self.id.0 {
-            return false;
+        if !pinned || is_own_group(self.id) {
+            return Delivery::Refused;
         }
         // SAFETY: no memory is involved. Rules 1 and 2 have just been checked; `id` is 2 or more, so the minus
         // sign names one group.
         let result = unsafe { libc::kill(-self.id.0, signal) };
-        result == 0
+        Delivery::from_result(if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) })
     }
 }
 
-/// Signals a deeper descendant: through a pidfd that is opened first, after which the process must still be a child of
-/// `parent`. False when that cannot be shown.
-pub fn signal_descendant(pid: Pid, parent: Pid, signals: &[i32]) -> bool {
-    let Some(number) = pid.rustix() else { return false };
-    let Ok(fd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else { return false };
-    let found = info(&fd).or_else(|| {
-        // A /proc of another pid namespace counts differently: the number must mean the same process in both.
-        let own = table::pid_of_pidfd(&fd)?;
-        Some((own.raw(), table::parent_of(pid)?.raw()))
-    });
-    if found != Some((pid.0, parent.0)) {
-        return false;
+/// Whether we are in this group.
+pub(super) fn is_own_group(group: Pid) -> bool {
+    rustix::process::getpgrp().as_raw_nonzero().get() == group.0
+}
+
+/// What became of a signal to a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// To one at least (zombies count).
+    Sent,
+    /// There is nobody in it.
+    Nobody,
+    /// The system refused it for everyone in it.
+    Denied,
+    /// Nothing was sent: the group is not held, or we are in it.
+    Refused,
+}
+
+impl Delivery {
+    pub(super) fn from_result(result: io::Result<()>) -> Delivery {
+        match result.map_err(|error| error.raw_os_error()) {
+            Ok(()) => Delivery::Sent,
+            Err(Some(libc::ESRCH)) => Delivery::Nobody,
+            Err(Some(libc::EPERM)) => Delivery::Denied,
+            Err(_) => Delivery::Refused,
+        }
     }
-    let named = signals.iter().filter_map(|&signal| rustix::process::Signal::from_named_raw(signal));
+}
+
+/// A deeper descendant: its descriptor is opened first, after which it must still be a child of `parent`.
+pub fn handle_of_descendant(pid: Pid, parent: Pid) -> Option<Handle> {
+    let handle = Handle::open(pid).ok()?;
+    let found = info(&handle).or_else(|| {
+        // A /proc of another pid namespace counts differently: the number must mean the same process in both.
+        Some((handle.number()?.raw(), table::parent_of(pid)?.raw()))
+    });
+    (found == Some((pid.0, parent.0))).then_some(handle)
+}
+
+/// Signals a deeper descendant. False when it cannot be shown to be one.
+pub fn signal_descendant(pid: Pid, parent: Pid, signals: &[i32]) -> bool {
+    let Some(handle) = handle_of_descendant(pid, parent) else { return false };
     // Every one, whatever became of the one before.
-    let sent = named.filter(|&signal| rustix::process::pidfd_send_signal(fd.as_fd(), signal).is_ok()).count();
-    sent > 0
+    signals.iter().filter(|&&signal| handle.signal(signal).is_ok()).count() > 0
 }
 
 /// Why a number stands for a process of the family, and can be asked whether it still does.
@@ -314,14 +367,14 @@ pub fn kill_family(children: impl Iterator<Item = Pid>, first: Pid, group: Optio
 }
 
 /// Number and parent of the process behind a pidfd, where the kernel tells (PIDFD_GET_INFO, Linux 6.13).
-fn info(fd: &OwnedFd) -> Option<(i32, i32)> {
+fn info(fd: impl AsFd) -> Option<(i32, i32)> {
     // struct pidfd_info in its first size: mask, cgroup id (64 bits each), pid, tgid, ppid, and more.
     const GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
     const ASK_FOR_PIDS: u32 = 1;
     let mut info = [0u32; 16];
     info[0] = ASK_FOR_PIDS;
     // SAFETY: the request's number says 64 bytes, and so many are valid for writes.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), GET_INFO, info.as_mut_ptr()) };
+    let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), GET_INFO, info.as_mut_ptr()) };
     (result == 0).then_some((info[5] as i32, info[6] as i32))
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use super::process::{Look, Pid, look};
+use super::process::{Look, Pid, group_of, look};
 
 /// Our own children. We have one thread. `None`: the table cannot be read.
 pub fn own_children(list: &mut ChildrenFile) -> Option<Vec<Pid>> {
@@ -27,9 +27,7 @@ impl ChildrenFile {
         let file = match &mut self.0 {
             Some(file) => file,
             none => {
-                // A /proc of another pid namespace counts differently.
-                let own = fs::read_link("/proc/self")?;
-                if own.to_str().and_then(|name| name.parse().ok()) != Some(std::process::id()) {
+                if !is_ours() {
                     return Err(io::ErrorKind::Unsupported.into());
                 }
                 none.insert(File::open("/proc/thread-self/children")?)
@@ -110,7 +108,83 @@ pub fn name(pid: Pid) -> Vec<u8> {
 
 /// The parent according to /proc.
 pub(super) fn parent_of(pid: Pid) -> Option<Pid> {
-    parent_in(&fs::read(format!("/proc/{}/stat", pid.raw())).ok()?)
+    Stat::parse(&fs::read(format!("/proc/{}/stat", pid.raw())).ok()?)?.parent
+}
+
+/// Whether /proc is there and counts as we do: one of another pid namespace does not.
+pub(super) fn is_ours() -> bool {
+    let own = fs::read_link("/proc/self");
+    own.is_ok_and(|own| own.to_str().and_then(|name| name.parse().ok()) == Some(std::process::id()))
+}
+
+/// The live members of a group, according to the process table.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LiveMembers {
+    /// These, zombies left out.
+    These(Vec<Pid>),
+    /// The table cannot be read, or not all of it (hidepid). It is not known that there are none.
+    Unreadable,
+}
+
+/// Asks the table. The number is the caller's to hold.
+pub fn live_members(group: Pid) -> LiveMembers {
+    // Whoever may not see process 1 may not see others, either (proc(5), hidepid).
+    let complete = is_ours() && fs::read("/proc/1/stat").is_ok();
+    let Ok(entries) = fs::read_dir("/proc") else { return LiveMembers::Unreadable };
+    if !complete {
+        return LiveMembers::Unreadable;
+    }
+    let mut members = Vec::new();
+    for entry in entries {
+        let Ok(entry) = entry else { return LiveMembers::Unreadable };
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::new);
+        // getpgid(2) costs a fiftieth of the file.
+        let Some(pid) = number.filter(|&pid| group_of(pid) == Some(group)) else { continue };
+        match fs::read(format!("/proc/{}/stat", pid.raw())).map(|text| Stat::parse(&text)) {
+            Ok(Some(stat)) if stat.is_alive() && stat.group == Some(group) => members.push(pid),
+            Ok(Some(_)) => (),
+            Err(error) if is_gone(&error) => (),
+            Ok(None) | Err(_) => return LiveMembers::Unreadable,
+        }
+    }
+    LiveMembers::These(members)
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+/// What we ask of a line of /proc/pid/stat.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub pid: Pid,
+    state: u8,
+    parent: Option<Pid>,
+    group: Option<Pid>,
+    threads: u32,
+}
+
+impl Stat {
+    /// The name may hold spaces and parentheses; what follows the last one is fields.
+    pub fn parse(line: &[u8]) -> Option<Stat> {
+        let after = line.iter().rposition(|&byte| byte == b')')?;
+        let pid = numbers(line).next()?;
+        let fields = std::str::from_utf8(line.get(after + 1..)?).ok()?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse().ok();
+        Some(Stat {
+            pid,
+            state: *fields.first()?.as_bytes().first()?,
+            parent: Pid::new(number(1)?),
+            group: Pid::new(number(2)?),
+            threads: number(17)?.try_into().ok()?,
+        })
+    }
+
+    /// A process whose first thread has left shows Z and runs on.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, b'Z' | b'X') || self.threads > 1
+    }
 }
 
 /// The pid that this /proc gives the process behind a pidfd.
@@ -140,22 +214,30 @@ fn numbers(list: &[u8]) -> impl Iterator<Item = Pid> {
         .filter_map(Pid::new)
 }
 
-/// The name in a stat line may hold spaces and parentheses; what follows the last one is fields.
-fn parent_in(stat: &[u8]) -> Option<Pid> {
-    let after = stat.iter().rposition(|&byte| byte == b')')?;
-    let fields = std::str::from_utf8(stat.get(after + 1..)?).ok()?;
-    Pid::new(fields.split_ascii_whitespace().nth(1)?.parse().ok()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A line as proc(5) has it: state, parent and group, then what is not asked for up to the threads.
+    fn line(name: &str, state: char, parent: i32, group: i32, threads: u32) -> Vec<u8> {
+        let rest = "0 ".repeat(14);
+        format!("7 ({name}) {state} {parent} {group} {rest}{threads} 0 99").into_bytes()
+    }
+
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
-        assert_eq!(parent_in(b"7 (a) S 9 (b)) S 42 7 7 0"), Pid::new(42));
-        assert_eq!(parent_in(b"7 (a) S 1 7 7 0"), None);
-        assert_eq!(parent_in(b"nonsense"), None);
+        let stat = Stat::parse(&line("a) S 9 (b)", 'S', 42, 43, 1)).unwrap();
+        assert_eq!((stat.pid, stat.parent, stat.group), (Pid::new(7).unwrap(), Pid::new(42), Pid::new(43)));
+        assert_eq!(Stat::parse(&line("a", 'S', 1, 0, 1)).unwrap().parent, None);
+        assert_eq!(Stat::parse(b"nonsense"), None);
+        assert_eq!(Stat::parse(b"7 (a) S 42 7"), None);
+    }
+
+    #[test]
+    fn a_zombie_with_further_threads_is_alive() {
+        let alive = |state, threads| Stat::parse(&line("a", state, 2, 2, threads)).unwrap().is_alive();
+        assert_eq!([alive('S', 1), alive('T', 1), alive('Z', 2)], [true; 3]);
+        assert_eq!([alive('Z', 1), alive('X', 0)], [false; 2]);
     }
 
     #[test]

@@ -4,12 +4,13 @@
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::termios::{OptionalActions, Termios};
 
+use super::mode::inherited;
 use super::process::Pid;
 
 /// The controlling terminal and the modes it had.
@@ -105,15 +106,15 @@ fn is_stream(fd: BorrowedFd<'_>) -> bool {
     matches!(kind, Ok(FileType::Fifo | FileType::Socket))
 }
 
-/// The open pipe or socket with this number, close-on-exec. To be called once for a number, with nobody else owning it.
+/// The pipe or socket that we were started with under this number, close-on-exec. To be called once for each.
 pub fn inherited_stream(number: i32) -> io::Result<OwnedFd> {
-    // SAFETY: F_SETFD fails on a number that is not open and changes nothing else.
-    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: open, as just shown, and by the contract of this function nobody else in this process owns it.
-    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    let fd = inherited(number)?;
     if is_stream(fd.as_fd()) { Ok(fd) } else { Err(io::Error::from_raw_os_error(libc::ENOTSOCK)) }
+}
+
+/// Nothing more is said on standard error, and nobody waits for its end.
+pub fn let_go_of_stderr() {
+    null(2..=2);
 }
 
 /// Writes all of it to standard output, whatever mode that is in. A reader that is gone is the command's business.

@@ -1,0 +1,432 @@
+//! The guard: a process that watches a group that somebody else started, and ends it when it is told to, when the
+//! leader exits, or when the host is gone (mode `__group-guard`).
+//!
+//! It is a process so that it outlives the host. It holds nothing of the group's but what it takes to signal it
+//! ([`Hold`]): standard input is the host's word, and its end the host's; standard output carries the answer.
+//!
+//! Lines from the host: `end <signal> <grace in ms>` and `release`. Lines to it: `ready <pin|pidfd|members>` or
+//! `refused <why>`, and at the end any number of `leftover <pid> <name>` and `survivor <pid> <name>`, then
+//! `<outcome> <reason> <proof in microseconds> <leftovers in all>`. The exit status says the outcome as well.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use holdfast_wire::{MAX_NAMED, Reason};
+use rustix::event::{PollFd, PollFlags};
+
+use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, await_one};
+use crate::keeper::BUDGET;
+use crate::runner::say;
+use crate::stops::stop;
+use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid};
+
+/// No live member is left, or the group was let go.
+const ENDED: u8 = 0;
+/// Signals were sent; who is left cannot be told.
+const UNCONFIRMED: u8 = 2;
+/// Someone lives after the budget.
+const SURVIVORS: u8 = 3;
+/// sysexits(3): the command line is wrong.
+const USAGE: u8 = 64;
+/// The group is not held, or that cannot be shown. Nothing was signalled.
+const REFUSED: u8 = 70;
+
+const FORM: &str = "__group-guard --group <pgid> [--by-pidfd] [--sweep] [--grace <ms>]";
+
+/// Where the host puts the leader's descriptor.
+const LEADER: i32 = 3;
+/// Members that nobody tells us of are looked for so often, where each has to be held by itself.
+const LOOK_FOR_MEMBERS: Duration = Duration::from_secs(1);
+
+/// The command line.
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    group: Pid,
+    /// Descriptor 3 is the leader's.
+    by_pidfd: bool,
+    /// What is left when the leader exits is ended.
+    sweep: bool,
+    /// From SIGTERM to SIGKILL at the host's death; zero: SIGKILL at once.
+    grace: Duration,
+}
+
+fn parse(args: &[OsString]) -> Result<Options, String> {
+    let (mut group, mut by_pidfd, mut sweep, mut grace) = (None, false, false, Duration::ZERO);
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let mut number = |least: i32| {
+            let shown = rest.next().map_or_else(String::new, |value| value.to_string_lossy().into_owned());
+            number_from(least, &shown).ok_or_else(|| {
+                format!("'{}' needs a number from {least} on, not '{shown}'", arg.to_string_lossy())
+            })
+        };
+        match arg.to_str() {
+            Some("--group") => group = Pid::new(number(2)?),
+            Some("--by-pidfd") => by_pidfd = true,
+            Some("--sweep") => sweep = true,
+            Some("--grace") => grace = Duration::from_millis(number(0)?.unsigned_abs().into()),
+            _ => return Err(format!("unknown option '{}'", arg.to_string_lossy())),
+        }
+    }
+    let group = group.ok_or("'--group' is missing")?;
+    Ok(Options { group, by_pidfd, sweep, grace })
+}
+
+/// Digits and nothing else.
+pub fn number_from(least: i32, text: &str) -> Option<i32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|&number: &i32| digits && number >= least)
+}
+
+/// The mode. `args` is what follows `__group-guard`.
+pub fn guard(args: &[OsString]) -> ExitCode {
+    let options = match parse(args) {
+        Ok(options) => options,
+        Err(problem) => {
+            say(&format!("{problem}; usage: {FORM}"));
+            return ExitCode::from(USAGE);
+        }
+    };
+    sys::become_mode(Some(if options.by_pidfd { LEADER.unsigned_abs() + 1 } else { LEADER.unsigned_abs() }));
+    let _ = std::env::set_current_dir("/");
+    let parent = Parent::watch();
+    let leader =
+        if options.by_pidfd { sys::inherited(LEADER).ok().map(Handle::from_descriptor) } else { None };
+    let held = take_hold(options.group, leader);
+    sys::let_go_of_stderr();
+    let (hold, leader) = match held {
+        Ok(held) => held,
+        Err(why) => {
+            tell(&format!("refused {why}\n"));
+            return ExitCode::from(REFUSED);
+        }
+    };
+    stop("guard-holds");
+    tell(&format!("ready {}\n", hold.as_str()));
+    stop("guard-ready");
+    let mut guard = Guard {
+        hold,
+        leader,
+        parent,
+        sweep: options.sweep,
+        grace: options.grace,
+        inbox: Vec::new(),
+        host_gone: false,
+    };
+    let Some(ladder) = guard.watch() else {
+        tell("released release 0 0\n");
+        return ExitCode::from(ENDED);
+    };
+    ExitCode::from(guard.end(&ladder))
+}
+
+fn tell(line: &str) {
+    sys::write_out(line.as_bytes());
+}
+
+/// Takes hold of the group by what there is, and shows that we are outside of it. With the leader's descriptor, if there
+/// is one.
+fn take_hold(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>), &'static str> {
+    if sys::own_group() == Some(group) {
+        return pin(group, leader);
+    }
+    let leader = leader.ok_or("member")?;
+    if !Handle::open(Pid::own().ok_or("unheld")?).is_ok_and(|own| own.is_unreaped()) {
+        return Err("unheld");
+    }
+    let again = leader.try_clone().map_err(|_| "unheld")?;
+    // The number that we know the group by is the leader's, or was it before it was reaped.
+    if leader.number().is_some_and(|number| number != group) {
+        return Err("member");
+    }
+    if LedGroup::is_supported() {
+        let led = LedGroup::new(group, leader);
+        return match led.signal(0) {
+            Delivery::Sent | Delivery::Denied => Ok((Hold::Leader(led), Some(again))),
+            Delivery::Nobody => Err("dead"),
+            Delivery::Refused => Err("unheld"),
+        };
+    }
+    let leads = sys::group_of(group) == Some(group);
+    if !leader.is_unreaped() {
+        return Err("dead");
+    }
+    if !leads {
+        return Err("member");
+    }
+    let mut hold = Hold::Members(Members::new(group, leader));
+    if hold.live() == Live::Unknown {
+        return Err("table");
+    }
+    Ok((hold, Some(again)))
+}
+
+/// We were started as a member: join, check, pin, leave, check.
+fn pin(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>), &'static str> {
+    stop("guard-joined");
+    // The leader of a group cannot leave it.
+    if Pid::own() == Some(group) {
+        return Err("member");
+    }
+    let pin = sys::make_pin().map_err(|_| "unheld")?;
+    stop("guard-pinned");
+    if !sys::leave_group() || sys::group_of(pin) != Some(group) {
+        return Err("member");
+    }
+    stop("guard-left");
+    // Unreaped even now: so the number was the leader's when we joined, and it is the right group that is pinned.
+    if leader.as_ref().is_some_and(|leader| !leader.is_unreaped()) {
+        return Err("dead");
+    }
+    // The pin keeps the number from being given to another process.
+    let leader = leader.or_else(|| Handle::open(group).ok());
+    Ok((Hold::Pin(Group::new(group, pin)), leader))
+}
+
+/// The end, once it has begun.
+struct Ladder {
+    reason: Reason,
+    signal: i32,
+    grace: Duration,
+}
+
+enum Word {
+    End { signal: i32, grace: Duration },
+    Release,
+}
+
+struct Guard {
+    hold: Hold,
+    leader: Option<Handle>,
+    parent: Option<Parent>,
+    sweep: bool,
+    grace: Duration,
+    inbox: Vec<u8>,
+    host_gone: bool,
+}
+
+impl Guard {
+    /// Until there is a reason to end the group. None: it was let go.
+    fn watch(&mut self) -> Option<Ladder> {
+        let mut members: Vec<Handle> = Vec::new();
+        loop {
+            // A word that was said before the host's end counts.
+            match self.next_word() {
+                Some(Word::Release) => return None,
+                Some(Word::End { signal, grace }) => {
+                    return Some(Ladder { reason: Reason::End, signal, grace });
+                }
+                None if self.host_gone => {
+                    let (signal, grace) = (libc::SIGTERM, self.grace);
+                    return Some(Ladder { reason: Reason::HostGone, signal, grace });
+                }
+                None => (),
+            }
+            if self.leader.as_ref().is_none_or(Handle::has_ended) {
+                members.retain(|member| !member.has_ended());
+                if !self.sweep && members.is_empty() {
+                    members = self.live_handles();
+                }
+                if self.sweep || members.is_empty() && self.is_empty() {
+                    return Some(Ladder {
+                        reason: Reason::Exit,
+                        signal: libc::SIGKILL,
+                        grace: Duration::ZERO,
+                    });
+                }
+            }
+            self.await_something(&members, None);
+            if let Hold::Members(_) = self.hold {
+                self.hold.live();
+            }
+        }
+    }
+
+    /// The ladder, and the report of it. The exit status.
+    fn end(&mut self, ladder: &Ladder) -> u8 {
+        let leftovers = self.leftovers();
+        if !ladder.grace.is_zero() && ladder.signal != libc::SIGKILL {
+            self.ask_to_end(ladder.signal, Instant::now() + ladder.grace);
+        }
+        stop("guard-ends");
+        let since = Instant::now();
+        let outcome = self.hold.end(since + BUDGET);
+        let proof = since.elapsed().as_micros();
+        let (word, survivors, status) = match outcome {
+            GroupEnd::Ended => ("ended", Vec::new(), ENDED),
+            GroupEnd::Unconfirmed => ("unconfirmed", Vec::new(), UNCONFIRMED),
+            GroupEnd::Survivors(list) => ("survivors", list, SURVIVORS),
+            GroupEnd::Refused => ("refused", Vec::new(), REFUSED),
+        };
+        let ended: Vec<_> = leftovers.iter().filter(|(pid, _)| !survivors.contains(pid)).collect();
+        let mut report = String::new();
+        for (pid, name) in ended.iter().take(MAX_NAMED) {
+            report += &format!("leftover {} {name}\n", pid.raw());
+        }
+        for pid in survivors.iter().take(MAX_NAMED) {
+            report += &format!("survivor {} {}\n", pid.raw(), name(*pid));
+        }
+        report += &format!("{word} {} {proof} {}\n", ladder.reason.as_str(), ended.len());
+        tell(&report);
+        status
+    }
+
+    /// Whoever is there when the end begins, but the leader.
+    fn leftovers(&mut self) -> Vec<(Pid, String)> {
+        let mut left = BTreeMap::new();
+        self.hold.left(&mut left, |_| ());
+        let Live::These(members) = self.hold.live() else { return Vec::new() };
+        let others = members.into_iter().filter(|&pid| pid != self.hold.group());
+        others.chain(left.into_keys()).map(|pid| (pid, name(pid))).collect()
+    }
+
+    /// The first signal, to everyone once, and the time to heed it. A later word can only shorten that.
+    fn ask_to_end(&mut self, signal: i32, mut until: Instant) {
+        let mut left = BTreeMap::new();
+        self.hold.left(&mut left, |_| ());
+        for signal in [signal, libc::SIGCONT] {
+            for handle in left.values() {
+                let _ = handle.signal(signal);
+            }
+            self.hold.signal(signal);
+        }
+        let mut awaited: Vec<Handle> = left.into_values().collect();
+        loop {
+            awaited.retain(|handle| !handle.has_ended());
+            if awaited.is_empty() {
+                awaited = self.live_handles();
+            }
+            if Instant::now() >= until || awaited.is_empty() && self.is_empty() {
+                return;
+            }
+            self.await_something(&awaited, Some(until));
+            while let Some(word) = self.next_word() {
+                if let Word::End { grace, .. } = word {
+                    until = until.min(Instant::now() + grace);
+                }
+            }
+        }
+    }
+
+    fn live_handles(&mut self) -> Vec<Handle> {
+        let Live::These(list) = self.hold.live() else { return Vec::new() };
+        list.into_iter().filter_map(|pid| Handle::open(pid).ok()).collect()
+    }
+
+    fn is_empty(&mut self) -> bool {
+        match self.hold.live() {
+            Live::Nobody => true,
+            Live::These(list) => list.is_empty(),
+            Live::Unknown => false,
+        }
+    }
+
+    /// Waits for a word, an end, or the time.
+    fn await_something(&self, awaited: &[Handle], until: Option<Instant>) {
+        let mut descriptors: Vec<BorrowedFd<'_>> = Vec::new();
+        if !self.host_gone {
+            descriptors.push(rustix::stdio::stdin());
+            descriptors.extend(self.parent.iter().filter_map(Parent::pidfd).map(AsFd::as_fd));
+        }
+        // What has ended is always ready.
+        let watched = || self.leader.iter().chain(awaited).filter(|handle| !handle.has_ended());
+        descriptors.extend(watched().filter_map(Handle::pidfd));
+        let unseen = watched().any(|handle| handle.pidfd().is_none()).then_some(AGAIN);
+        let parent = self.parent.as_ref().and_then(Parent::look_again);
+        let members = matches!(self.hold, Hold::Members(_)).then_some(LOOK_FOR_MEMBERS);
+        let look = [unseen, parent, members].into_iter().flatten().min();
+        let look = look.map(|wait| Instant::now() + wait);
+        await_one(&descriptors, look.into_iter().chain(until).min());
+    }
+
+    /// The host's next word. After its last one, whether it is gone.
+    fn next_word(&mut self) -> Option<Word> {
+        let gone = self.host_gone || self.parent.as_ref().is_some_and(Parent::is_gone);
+        self.host_gone = self.read() || gone;
+        while let Some(at) = self.inbox.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.inbox.drain(..=at).collect();
+            if let Some(word) = word(&String::from_utf8_lossy(&line)) {
+                return Some(word);
+            }
+        }
+        None
+    }
+
+    /// Reads what is there. Whether it has ended.
+    fn read(&mut self) -> bool {
+        const LONGEST: usize = 4096;
+        let mut bytes = [0; 512];
+        loop {
+            let mut source = [PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN)];
+            let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            if !matches!(rustix::event::poll(&mut source, Some(&now)), Ok(1)) {
+                return false;
+            }
+            match rustix::io::read(rustix::stdio::stdin(), &mut bytes) {
+                Ok(0) => return true,
+                Ok(count) => self.inbox.extend_from_slice(&bytes[..count]),
+                Err(rustix::io::Errno::INTR) => (),
+                Err(rustix::io::Errno::AGAIN) => return false,
+                Err(_) => return true,
+            }
+            // No word of ours is so long.
+            if self.inbox.len() > LONGEST {
+                self.inbox.clear();
+            }
+        }
+    }
+}
+
+/// A line of the host's. What is none is nothing.
+fn word(line: &str) -> Option<Word> {
+    let mut parts = line.split_ascii_whitespace();
+    match (parts.next()?, parts.next(), parts.next()) {
+        ("release", None, None) => Some(Word::Release),
+        ("end", Some(signal), Some(grace)) => Some(Word::End {
+            signal: number_from(1, signal).filter(|&signal| signal <= 64)?,
+            grace: Duration::from_millis(number_from(0, grace)?.unsigned_abs().into()),
+        }),
+        _ => None,
+    }
+}
+
+/// For a line of ours.
+fn name(pid: Pid) -> String {
+    String::from_utf8_lossy(&sys::name(pid)).replace(char::is_control, "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(args: &[&str]) -> Result<Options, String> {
+        parse(&args.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_group_is_a_number_that_no_broadcast_has() {
+        for wrong in ["0", "1", "-1", "-5", "x", "", "+7", "7 ", "2147483648", "99999999999999999999", "0x10"]
+        {
+            assert!(options(&["--group", wrong]).is_err(), "{wrong}");
+        }
+        assert!(options(&[]).is_err());
+        assert!(options(&["--group"]).is_err());
+        assert!(options(&["--group", "7", "extra"]).is_err());
+        let parsed = options(&["--group", "7", "--sweep", "--grace", "20"]).unwrap();
+        let grace = Duration::from_millis(20);
+        assert_eq!(parsed, Options { group: Pid::new(7).unwrap(), by_pidfd: false, sweep: true, grace });
+    }
+
+    #[test]
+    fn a_line_that_is_no_word_is_nothing() {
+        assert!(matches!(word("release\n"), Some(Word::Release)));
+        assert!(matches!(word("end 15 2000\n"), Some(Word::End { signal: 15, .. })));
+        for wrong in ["", "\n", "end\n", "end 15\n", "end 0 5\n", "end 65 5\n", "end -9 5\n", "release now\n"]
+        {
+            assert!(word(wrong).is_none(), "{wrong:?}");
+        }
+    }
+}

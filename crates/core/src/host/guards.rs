@@ -1,0 +1,164 @@
+//! Guards: the host's side of [`guard`](crate::guard). Checks that a child can be held, names it by a descriptor before
+//! anybody waits for anything, and starts a guard for it. What the guard says is read by whoever asked, as from a pipe.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+
+use super::{EnvId, Host, lock};
+use crate::socket;
+use crate::sys::{self, Handle, Look, Pid, Standing};
+
+/// Why a child is not guarded. Nothing was signalled.
+#[derive(Debug)]
+pub enum Unguarded {
+    /// It has exited.
+    Dead,
+    /// It is no child of this process, or was waited for already.
+    NotAChild,
+    /// It is in the host's own group.
+    OwnGroup,
+    /// It is in the group of another process.
+    NotALeader,
+    /// No guard could be started.
+    Helper(io::Error),
+}
+
+impl Unguarded {
+    /// In a word.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Unguarded::Dead => "dead",
+            Unguarded::NotAChild => "not-a-child",
+            Unguarded::OwnGroup => "own-group",
+            Unguarded::NotALeader => "not-a-leader",
+            Unguarded::Helper(_) => "helper",
+        }
+    }
+}
+
+/// A child that leads a group, named by a descriptor.
+pub struct Leader {
+    env: EnvId,
+    handle: Handle,
+    group: Pid,
+    same_session: bool,
+}
+
+/// A guard on its way.
+#[derive(Debug)]
+pub struct Guarded {
+    /// Stands for the leader in [`Host::guard_again`].
+    pub leader: u32,
+    /// The group's number.
+    pub group: i32,
+    /// What is said to the guard and by it.
+    pub pipe: u32,
+}
+
+/// What a guard is started with.
+pub struct GuardOptions<'a> {
+    /// The helper executable.
+    pub helper: &'a Path,
+    /// What is left when the leader exits is ended.
+    pub sweep: bool,
+    /// Milliseconds from SIGTERM to SIGKILL at the host's death.
+    pub grace: u64,
+}
+
+impl Leader {
+    /// A child of this process that is unreaped and alive, and leads a group that is not ours.
+    ///
+    /// The number is looked at between two looks at the child through its descriptor, and so it is the child's.
+    fn of(env: EnvId, pid: Pid) -> Result<Leader, Unguarded> {
+        let handle = Handle::open(pid).map_err(|error| match error.raw_os_error() {
+            Some(libc::ESRCH) => Unguarded::NotAChild,
+            _ => Unguarded::Helper(error),
+        })?;
+        let group = sys::group_of(pid);
+        let same_session = sys::is_in_our_session(pid);
+        match sys::look_behind(&handle, pid) {
+            Look::Live => (),
+            Look::Dead(_) => return Err(Unguarded::Dead),
+            Look::NotOurs => return Err(Unguarded::NotAChild),
+        }
+        if group == sys::own_group() {
+            return Err(Unguarded::OwnGroup);
+        }
+        if group != Some(pid) {
+            return Err(Unguarded::NotALeader);
+        }
+        Ok(Leader { env, handle, group: pid, same_session })
+    }
+}
+
+impl Host {
+    /// Starts a guard for a child of this process.
+    pub fn guard(&self, env: EnvId, pid: i32, options: &GuardOptions<'_>) -> Result<Guarded, Unguarded> {
+        let pid = Pid::new(pid).ok_or(Unguarded::NotAChild)?;
+        let leader = Arc::new(Leader::of(env, pid)?);
+        let pipe = self.start_guard(env, &leader, options).map_err(Unguarded::Helper)?;
+        let mut leaders = lock(&self.leaders);
+        leaders.last += 1;
+        let number = leaders.last;
+        let group = leader.group.raw();
+        leaders.known.insert(number, leader);
+        Ok(Guarded { leader: number, group, pipe })
+    }
+
+    /// Starts another guard in the place of one that died.
+    pub fn guard_again(
+        &self,
+        env: EnvId,
+        leader: u32,
+        options: &GuardOptions<'_>,
+    ) -> Result<Guarded, Unguarded> {
+        let known = lock(&self.leaders).known.get(&leader).cloned().ok_or(Unguarded::NotAChild)?;
+        let pipe = self.start_guard(env, &known, options).map_err(Unguarded::Helper)?;
+        Ok(Guarded { leader, group: known.group.raw(), pipe })
+    }
+
+    /// Its descriptor is given up.
+    pub fn forget_leader(&self, leader: u32) {
+        lock(&self.leaders).known.remove(&leader);
+    }
+
+    pub(super) fn forget_leaders_of(&self, env: EnvId) {
+        lock(&self.leaders).known.retain(|_, leader| leader.env != env);
+    }
+
+    fn start_guard(&self, env: EnvId, leader: &Leader, options: &GuardOptions<'_>) -> io::Result<u32> {
+        let (ours, theirs) = socket::pair()?;
+        rustix::fs::fcntl_setfl(&ours, OFlags::NONBLOCK)?;
+        let start = |standing| -> io::Result<Pid> { self.spawn_guard(leader, options, &theirs, standing) };
+        // By a pin only while the number is the leader's.
+        let pid = match leader.same_session && leader.handle.is_unreaped() {
+            // It may have moved to a session of its own since.
+            true => start(Standing::Group(leader.group)).or_else(|_| start(Standing::Session)),
+            false => start(Standing::Session),
+        }?;
+        lock(&self.pool).watch_exit(pid);
+        Ok(self.reactor.add(env, Some(Arc::new(ours))))
+    }
+
+    fn spawn_guard(
+        &self,
+        leader: &Leader,
+        options: &GuardOptions<'_>,
+        control: &OwnedFd,
+        standing: Standing,
+    ) -> io::Result<Pid> {
+        let (group, grace) = (leader.group.raw().to_string(), options.grace.to_string());
+        let mut args = vec!["__group-guard", "--group", &group, "--by-pidfd", "--grace", &grace];
+        if options.sweep {
+            args.push("--sweep");
+        }
+        let args = args.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>()?;
+        let (control, handle) = (control.as_fd(), leader.handle.as_fd());
+        sys::start_helper(options.helper, &args, &[(0, control), (1, control), (3, handle)], standing)
+    }
+}

@@ -1,0 +1,145 @@
+//! A process named by a descriptor and not by its number: a pidfd (pidfd_open(2)), or the process's folder below /proc
+//! where pidfds are refused, which pidfd_send_signal(2) takes as well. What is signalled through it is that process, or
+//! nobody, for as long as the descriptor is open.
+#![expect(unsafe_code, reason = "pidfd_send_signal with signal 0 or with flags has no safe wrapper")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::PidfdFlags;
+
+use super::process::{Delivery, Pid, is_own_group};
+use super::table::{self, Stat};
+
+/// PIDFD_SIGNAL_PROCESS_GROUP: the group that the process leads or led (Linux 6.9).
+const PROCESS_GROUP: u32 = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Handle {
+    fd: OwnedFd,
+    /// A folder: it cannot be polled.
+    is_folder: bool,
+}
+
+impl Handle {
+    /// Of the process that has this number now. Whoever opens it shows afterwards that it is the one that was meant.
+    pub fn open(pid: Pid) -> io::Result<Handle> {
+        let number = pid.rustix().ok_or(io::ErrorKind::InvalidInput)?;
+        match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
+            Ok(fd) => Ok(Handle { fd, is_folder: false }),
+            Err(rustix::io::Errno::SRCH) => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            Err(error) if table::is_ours() => {
+                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+                match rustix::fs::open(format!("/proc/{}", pid.raw()), flags, Mode::empty()) {
+                    Ok(fd) => Ok(Handle { fd, is_folder: true }),
+                    Err(rustix::io::Errno::NOENT) => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                    Err(_) => Err(error.into()),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Of a descriptor that somebody gave us.
+    pub fn from_descriptor(fd: OwnedFd) -> Handle {
+        let status = rustix::fs::fstat(&fd).map(|status| rustix::fs::FileType::from_raw_mode(status.st_mode));
+        Handle { is_folder: status == Ok(rustix::fs::FileType::Directory), fd }
+    }
+
+    /// Another descriptor of the same.
+    pub fn try_clone(&self) -> io::Result<Handle> {
+        Ok(Handle { fd: self.fd.try_clone()?, is_folder: self.is_folder })
+    }
+
+    fn send(&self, signal: i32, flags: u32) -> io::Result<()> {
+        let none = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: no memory is involved. Rule 1: the descriptor names the process, or the group that it leads, and not
+        // a number.
+        let result =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.fd.as_raw_fd(), signal, none, flags) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Signals the process.
+    pub fn signal(&self, signal: i32) -> io::Result<()> {
+        self.send(signal, 0)
+    }
+
+    /// Whether it has not been reaped: until then its number is its own, and so is its group's.
+    pub fn is_unreaped(&self) -> bool {
+        self.signal(0).is_ok() || self.is_denied()
+    }
+
+    /// Whether the system refuses to let us signal it.
+    pub fn is_denied(&self) -> bool {
+        self.signal(0).is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
+    }
+
+    /// Whether all of its threads have ended.
+    pub fn has_ended(&self) -> bool {
+        if self.is_folder {
+            return self.stat().is_none_or(|stat| !stat.is_alive());
+        }
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(rustix::event::poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&now)), Ok(1))
+    }
+
+    /// To be polled: readable when it has ended.
+    pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_folder).then(|| self.fd.as_fd())
+    }
+
+    fn stat(&self) -> Option<Stat> {
+        let file = rustix::fs::openat(&self.fd, "stat", OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut bytes = [0; 1024];
+        let count = rustix::io::read(&file, &mut bytes).ok()?;
+        Stat::parse(&bytes[..count])
+    }
+
+    /// The number it has, or had, in our pid namespace, where that can be told.
+    pub fn number(&self) -> Option<Pid> {
+        if self.is_folder { self.stat().map(|stat| stat.pid) } else { table::pid_of_pidfd(&self.fd) }
+    }
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A process group named by a descriptor of the process that leads it, or led it before it was reaped.
+#[derive(Debug)]
+pub struct LedGroup {
+    id: Pid,
+    leader: Handle,
+}
+
+impl LedGroup {
+    /// The group with the leader's number, `id`.
+    pub fn new(id: Pid, leader: Handle) -> LedGroup {
+        LedGroup { id, leader }
+    }
+
+    /// Whether this kernel signals groups through a descriptor: tried once, on our own group and with no signal.
+    pub fn is_supported() -> bool {
+        let own = Pid::own().and_then(|own| Handle::open(own).ok());
+        own.is_some_and(|own| own.send(0, PROCESS_GROUP).is_ok())
+    }
+
+    /// The group's number.
+    pub fn id(&self) -> Pid {
+        self.id
+    }
+
+    /// Signals the group, unless we are in it (rule 2). `Nobody` is the kernel's word that it is empty.
+    pub fn signal(&self, signal: i32) -> Delivery {
+        if is_own_group(self.id) {
+            return Delivery::Refused;
+        }
+        Delivery::from_result(self.leader.send(signal, PROCESS_GROUP))
+    }
+}
