@@ -9,8 +9,10 @@
 //! `<outcome> <reason> <proof in microseconds> <leftovers in all>`. The exit status says the outcome as well.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -20,8 +22,9 @@ use rustix::event::{PollFd, PollFlags};
 use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, await_one};
 use crate::keeper::BUDGET;
 use crate::runner::say;
+use crate::socket;
 use crate::stops::stop;
-use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid};
+use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, Standing};
 
 /// No live member is left, or the group was let go.
 const ENDED: u8 = 0;
@@ -79,6 +82,36 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
 pub fn number_from(least: i32, text: &str) -> Option<i32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|&number: &i32| digits && number >= least)
+}
+
+/// What a host starts a guard with.
+#[derive(Debug, Clone, Copy)]
+pub struct GuardOptions<'a> {
+    /// The helper executable.
+    pub helper: &'a Path,
+    /// What is left when the leader exits is ended.
+    pub sweep: bool,
+    /// Milliseconds from SIGTERM to SIGKILL at the host's death.
+    pub grace: u64,
+}
+
+/// By the host: starts a guard for the group of this leader. Returns the guard, a child of ours, and the host's end of
+/// what is said between the two.
+pub fn start_guard(
+    options: &GuardOptions<'_>,
+    group: Pid,
+    leader: &Handle,
+    standing: Standing,
+) -> io::Result<(Pid, OwnedFd)> {
+    let (ours, theirs) = socket::pair()?;
+    let (group, grace) = (group.raw().to_string(), options.grace.to_string());
+    let mut args = vec!["__group-guard", "--group", &group, "--by-pidfd", "--grace", &grace];
+    if options.sweep {
+        args.push("--sweep");
+    }
+    let args = args.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>()?;
+    let places = [(0, theirs.as_fd()), (1, theirs.as_fd()), (LEADER, leader.as_fd())];
+    Ok((sys::start_helper(options.helper, &args, &places, standing)?, ours))
 }
 
 /// The mode. `args` is what follows `__group-guard`.

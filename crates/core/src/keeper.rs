@@ -301,7 +301,12 @@ impl Keeper {
         let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
         let (background, background_grace) = (spec.background, millis(spec.background_grace));
         let commitment = &self.setup.commitment;
-        let surroundings = Surroundings { commitment, terminal_group, nohup: self.setup.nohup };
+        let surroundings = Surroundings {
+            commitment: Some(commitment),
+            terminal_group,
+            nohup: self.setup.nohup,
+            ..Surroundings::default()
+        };
         let mut plan = Box::new(Plan::new(spec, &descriptors, &surroundings));
         match sys::start(&mut plan, &mut self.stack) {
             Ok(started) => {

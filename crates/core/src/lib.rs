@@ -7,6 +7,7 @@
 pub mod brood;
 pub mod classes;
 pub mod commitment;
+pub mod gate;
 pub mod group;
 pub mod guard;
 pub mod host;

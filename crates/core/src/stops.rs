@@ -12,3 +12,16 @@ pub fn stop(point: &str) {
 /// Nothing.
 #[cfg(not(feature = "stops"))]
 pub fn stop(_point: &str) {}
+
+/// What a helper that is started with an empty environment needs, to stop where it is told to.
+#[cfg(feature = "stops")]
+pub fn passed_on() -> Vec<std::ffi::CString> {
+    let name = std::env::var("HOLDFAST_STOP").unwrap_or_default();
+    std::ffi::CString::new(format!("HOLDFAST_STOP={name}")).into_iter().collect()
+}
+
+/// Nothing.
+#[cfg(not(feature = "stops"))]
+pub fn passed_on() -> Vec<std::ffi::CString> {
+    Vec::new()
+}

@@ -1,16 +1,14 @@
 //! Guards: the host's side of [`guard`](crate::guard). Checks that a child can be held, names it by a descriptor before
 //! anybody waits for anything, and starts a guard for it. What the guard says is read by whoever asked, as from a pipe.
 
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
 use super::{EnvId, Host, lock};
-use crate::socket;
+pub use crate::guard::GuardOptions;
+use crate::guard::start_guard;
 use crate::sys::{self, Handle, Look, Pid, Standing};
 
 /// Why a child is not guarded. Nothing was signalled.
@@ -58,16 +56,6 @@ pub struct Guarded {
     pub group: i32,
     /// What is said to the guard and by it.
     pub pipe: u32,
-}
-
-/// What a guard is started with.
-pub struct GuardOptions<'a> {
-    /// The helper executable.
-    pub helper: &'a Path,
-    /// What is left when the leader exits is ended.
-    pub sweep: bool,
-    /// Milliseconds from SIGTERM to SIGKILL at the host's death.
-    pub grace: u64,
 }
 
 impl Leader {
@@ -132,33 +120,15 @@ impl Host {
     }
 
     fn start_guard(&self, env: EnvId, leader: &Leader, options: &GuardOptions<'_>) -> io::Result<u32> {
-        let (ours, theirs) = socket::pair()?;
-        rustix::fs::fcntl_setfl(&ours, OFlags::NONBLOCK)?;
-        let start = |standing| -> io::Result<Pid> { self.spawn_guard(leader, options, &theirs, standing) };
+        let start = |standing| start_guard(options, leader.group, &leader.handle, standing);
         // By a pin only while the number is the leader's.
-        let pid = match leader.same_session && leader.handle.is_unreaped() {
+        let (pid, control) = match leader.same_session && leader.handle.is_unreaped() {
             // It may have moved to a session of its own since.
             true => start(Standing::Group(leader.group)).or_else(|_| start(Standing::Session)),
             false => start(Standing::Session),
         }?;
         lock(&self.pool).watch_exit(pid);
-        Ok(self.reactor.add(env, Some(Arc::new(ours))))
-    }
-
-    fn spawn_guard(
-        &self,
-        leader: &Leader,
-        options: &GuardOptions<'_>,
-        control: &OwnedFd,
-        standing: Standing,
-    ) -> io::Result<Pid> {
-        let (group, grace) = (leader.group.raw().to_string(), options.grace.to_string());
-        let mut args = vec!["__group-guard", "--group", &group, "--by-pidfd", "--grace", &grace];
-        if options.sweep {
-            args.push("--sweep");
-        }
-        let args = args.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>()?;
-        let (control, handle) = (control.as_fd(), leader.handle.as_fd());
-        sys::start_helper(options.helper, &args, &[(0, control), (1, control), (3, handle)], standing)
+        rustix::fs::fcntl_setfl(&control, OFlags::NONBLOCK)?;
+        Ok(self.reactor.add(env, Some(Arc::new(control))))
     }
 }

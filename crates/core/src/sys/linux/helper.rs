@@ -97,7 +97,9 @@ pub fn start_helper(
 
     let all = [c"holdfast-helper".as_ptr()].into_iter().chain(args.iter().map(|arg| arg.as_ptr()));
     let args: Vec<_> = all.map(<*const c_char>::cast_mut).chain([ptr::null_mut()]).collect();
-    let env = [ptr::null_mut()];
+    let variables = crate::stops::passed_on();
+    let env: Vec<_> =
+        variables.iter().map(|variable| variable.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect();
     let mut pid = 0;
     // SAFETY: initialised objects, NUL-terminated strings, null-terminated arrays.
     check(unsafe {

@@ -19,12 +19,12 @@ pub use mode::{
     inherited_control, leave_group, make_pin, raise_default,
 };
 pub use process::{
-    Delivery, Group, Kill, Look, Parent, Pid, Reaped, await_end, group_of, handle_of_descendant, inspect,
-    is_in_our_session, kill_child, kill_family, look, look_behind, peek_any, pidfd_of_child, pidfd_of_parent,
-    reap, reap_any, reap_pidfd, signal_descendant, stopped,
+    Delivery, Group, Kill, Look, Parent, Pid, Reaped, await_end, give_group, group_of, handle_of_descendant,
+    inspect, is_in_our_session, kill_child, kill_family, look, look_behind, peek_any, pidfd_of_child,
+    pidfd_of_parent, reap, reap_any, reap_pidfd, signal_descendant, stopped,
 };
 pub use shared::SharedBytes;
-pub use start::{Failure, MOST_PLACES, Plan, Stack, Started, Surroundings, start};
+pub use start::{Failure, Gate, MOST_PLACES, Plan, Stack, Started, Surroundings, fork_gated, start};
 pub use table::{
     ChildrenFile, LiveMembers, below, descendants, every_number, live_members, name, own_children,
 };

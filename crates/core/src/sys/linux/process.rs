@@ -218,6 +218,11 @@ pub fn group_of(pid: Pid) -> Option<Pid> {
     Pid::new(group)
 }
 
+/// Makes a child that has not executed a program yet the leader of a group of its own (setpgid(2)).
+pub fn give_group(pid: Pid) {
+    let _ = rustix::process::setpgid(pid.rustix(), pid.rustix());
+}
+
 /// A process group whose number is held by a pin.
 #[derive(Debug, Clone, Copy)]
 pub struct Group {

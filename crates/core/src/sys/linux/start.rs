@@ -12,6 +12,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
@@ -71,6 +72,7 @@ pub struct Plan {
     gid: Option<u32>,
     commitment: RawFd,
     terminal_group: Option<Pid>,
+    gate: Option<Gate>,
     nohup: bool,
     wants_pin: bool,
     parent: i32,
@@ -81,13 +83,25 @@ pub struct Plan {
 }
 
 /// What a start needs beside the spec.
+#[derive(Default)]
 pub struct Surroundings<'a> {
     /// Told the pid, once the group of that number exists.
-    pub commitment: &'a Commitment,
+    pub commitment: Option<&'a Commitment>,
     /// The group to join, in place of a session and group of its own.
     pub terminal_group: Option<Pid>,
+    /// Where the new process waits before it executes the program, in a group of its own.
+    pub gate: Option<Gate>,
     /// SIGHUP stays ignored.
     pub nohup: bool,
+}
+
+/// A pipe of the starting process: one byte opens the gate, its end makes the new process exit.
+#[derive(Debug, Clone, Copy)]
+pub struct Gate {
+    /// Where the new process waits.
+    pub read: RawFd,
+    /// To be closed in the new process, so that the starting process has the only one.
+    pub write: RawFd,
 }
 
 /// What the new process tells the keeper by memory.
@@ -125,10 +139,12 @@ impl Plan {
             nofile: (Some(soft) != limit.current).then_some([soft, hard]),
             uid: spec.uid,
             gid: spec.gid,
-            commitment: surroundings.commitment.as_fd().as_raw_fd(),
+            commitment: surroundings.commitment.map_or(-1, |commitment| commitment.as_fd().as_raw_fd()),
             terminal_group: surroundings.terminal_group,
+            gate: surroundings.gate,
             nohup: surroundings.nohup,
             wants_pin: surroundings.terminal_group.is_none()
+                && surroundings.gate.is_none()
                 && spec.background == holdfast_wire::Background::Keep,
             parent: std::process::id() as i32,
             status: -1,
@@ -220,6 +236,42 @@ pub fn start(plan: &mut Box<Plan>, stack: &mut Stack) -> io::Result<Started> {
     }
 }
 
+/// Forks the command, which waits at its gate. For a process with other threads, whose memory must not be shared with a
+/// process that waits; this is the one place that copies its page tables.
+pub fn fork_gated(plan: &mut Box<Plan>) -> io::Result<Started> {
+    let (status, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    plan.status = write_end.as_raw_fd();
+    let argument = ptr::from_mut::<Plan>(plan).cast();
+    // No handler of this process is to run in the new one, which shares its pipes.
+    let mask = block_signals();
+    // SAFETY: other threads may hold any lock, so the new process goes nowhere but to `enter`, which makes system calls
+    // and nothing else, and does not return.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        enter(argument);
+        exit();
+    }
+    let error = io::Error::last_os_error();
+    restore_signals(&mask);
+    Pid::new(pid).map(|pid| Started { pid, status }).ok_or(error)
+}
+
+/// Blocks every signal for this thread; returns what was blocked before.
+fn block_signals() -> libc::sigset_t {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::zeroed());
+    // SAFETY: writes the whole set.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: reads the set just written, writes the other one.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) };
+    // SAFETY: zeroed, which is the empty set, and then written by the call.
+    unsafe { before.assume_init() }
+}
+
+fn restore_signals(mask: &libc::sigset_t) {
+    // SAFETY: a set that was given by the same call.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
+}
+
 /// The new process begins here, on its own stack.
 extern "C" fn enter(plan: *mut c_void) -> i32 {
     // SAFETY: the keeper passed a plan and keeps it until the status pipe has ended; it reads only.
@@ -268,9 +320,14 @@ impl Child<'_> {
     fn prepare(&mut self) -> Result<(), Failure> {
         let plan = self.plan;
         let step = |step: Step| move |errno: Errno| Failure { step, errno };
-        let grouped = match plan.terminal_group {
-            None => call(libc::SYS_setsid, [0; 6]),
-            Some(group) => call(libc::SYS_setpgid, [0, group.raw() as usize, 0, 0, 0, 0]),
+        let grouped = match (plan.terminal_group, &plan.gate) {
+            (None, None) => call(libc::SYS_setsid, [0; 6]),
+            (Some(group), _) => call(libc::SYS_setpgid, [0, group.raw() as usize, 0, 0, 0, 0]),
+            (None, Some(gate)) => {
+                // First: the gate is to fall shut with the starting process alone.
+                let _ = call(libc::SYS_close, [gate.write as usize, 0, 0, 0, 0, 0]);
+                call(libc::SYS_setpgid, [0; 6])
+            }
         };
         grouped.map_err(step(Step::Helper))?;
         // Not before the group exists: the pid is its number, and who gets it may use it as that at once. Who waits
@@ -307,6 +364,28 @@ impl Child<'_> {
         if call(libc::SYS_getppid, [0; 6]) != Ok(plan.parent as usize) {
             exit();
         }
+        if let Some(gate) = &plan.gate {
+            self.wait_at(gate).map_err(step(Step::Helper))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the gate opens. Does not return when it falls shut.
+    fn wait_at(&self, gate: &Gate) -> Result<(), Errno> {
+        // Handlers are the host's until exec: none may run when the mask is emptied before that.
+        for signal in 1..=64 {
+            let _ = raw::default_disposition(signal);
+        }
+        let mut byte = 0u8;
+        if call(libc::SYS_read, [gate.read as usize, (&raw mut byte) as usize, 1, 0, 0, 0])? != 1 {
+            exit();
+        }
+        // From here on the guard is there. The signal at the starting *thread*'s end was for the wait only.
+        call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, 0, 0, 0, 0, 0])?;
+        // The host may have descriptors that are not close-on-exec, and were not asked for. (Linux 5.11)
+        const CLOEXEC: usize = 4;
+        let first = self.plan.places.len().max(3);
+        let _ = call(libc::SYS_close_range, [first, u32::MAX as usize, CLOEXEC, 0, 0, 0]);
         Ok(())
     }
 
@@ -332,7 +411,7 @@ impl Child<'_> {
             *source = aside(place)?;
         }
         for (target, &source) in sources.iter().take(count as usize).enumerate() {
-            // 0 to 2 are /dev/null already; whatever is open beyond is close-on-exec.
+            // Those of a keeper are /dev/null already; whatever is open beyond is close-on-exec.
             let Ok(source) = usize::try_from(source) else { continue };
             call(libc::SYS_dup3, [source, target, 0, 0, 0, 0])?;
             if target < 3 {

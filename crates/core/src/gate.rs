@@ -1,0 +1,178 @@
+//! The gate: a command that must be a child of the host itself is not executed before its guard is ready.
+//!
+//! The new process waits between fork and exec, in a group of its own, at a pipe whose only write end is the starting
+//! process's. The guard joins the group, pins it, leaves it and says so; then one byte opens the gate. Whoever dies
+//! before that: the pipe ends, and the new process exits without ever having executed the program.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use holdfast_wire::{Decoder, Spec, Step, ToKeeper};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::guard::{GuardOptions, start_guard};
+use crate::stops::stop;
+use crate::sys::{self, Failure, Gate, Handle, Look, MOST_PLACES, Pid, Plan, Standing, Surroundings};
+
+/// For the guard's first line.
+const READY: Duration = Duration::from_secs(5);
+
+/// A command that runs, and the guard of its group. When this is dropped the guard ends the group.
+#[derive(Debug)]
+pub struct Gated {
+    /// The command: a child of the caller, who waits for it.
+    pub pid: Pid,
+    /// The guard: likewise.
+    pub guard: Pid,
+    /// To the guard; its end is the host's (see [`guard`](crate::guard)).
+    pub control: OwnedFd,
+}
+
+/// Why nothing was run.
+#[derive(Debug)]
+pub enum NotRun {
+    /// The process could not be made, or the program not be executed.
+    NotStarted {
+        /// The part.
+        step: Step,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The new process does not lead a group of its own.
+    NotALeader,
+    /// The guard could not be started, or could not hold the group.
+    NoGuard(io::Error),
+}
+
+/// Starts a command as a child of this process, behind a guard. A place of stdio without a descriptor stays as this
+/// process has it; the first descriptor is the working directory.
+///
+/// The caller's other threads must not wait for children that are not theirs.
+pub fn start_behind_guard(
+    spec: &Spec<'_>,
+    descriptors: &[OwnedFd],
+    options: &GuardOptions<'_>,
+) -> Result<Gated, NotRun> {
+    let not_started = |error: io::Error| NotRun::NotStarted { step: Step::Helper, error };
+    let mut bytes = Vec::new();
+    ToKeeper::put_spec(&mut bytes, spec);
+    let mut decoder = Decoder::default();
+    decoder.feed(&bytes);
+    let frame = decoder.next_frame().ok().flatten();
+    let Some(Ok(ToKeeper::Spec(spec))) = frame.map(ToKeeper::decode) else {
+        return Err(not_started(io::ErrorKind::InvalidInput.into()));
+    };
+    let (read, write) = gate().map_err(not_started)?;
+    let surroundings = Surroundings {
+        gate: Some(Gate { read: read.as_raw_fd(), write: write.as_raw_fd() }),
+        ..Surroundings::default()
+    };
+    let mut plan = Box::new(Plan::new(spec, descriptors, &surroundings));
+    let started = sys::fork_gated(&mut plan).map_err(not_started)?;
+    stop("gate-forked");
+    let pid = started.pid;
+    let opened = open_behind_guard(pid, &write, options);
+    let failure = match opened {
+        Ok(gated) => match outcome(&started.status) {
+            None => return Ok(gated),
+            Some(Failure { step, errno }) => {
+                // The guard has nobody to end any more, and leaves at the end of its control pipe.
+                drop(gated.control);
+                settle(gated.guard);
+                NotRun::NotStarted { step, error: io::Error::from_raw_os_error(errno) }
+            }
+        },
+        Err(refused) => {
+            drop(write);
+            // It may have failed by itself before the gate.
+            match outcome(&started.status) {
+                Some(Failure { step, errno }) => {
+                    NotRun::NotStarted { step, error: io::Error::from_raw_os_error(errno) }
+                }
+                None => refused,
+            }
+        }
+    };
+    sys::kill_child(pid, libc::SIGKILL);
+    settle(pid);
+    Err(failure)
+}
+
+/// Out of the way of the command's places.
+fn gate() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let aside = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, MOST_PLACES as i32);
+    Ok((aside(&read)?, aside(&write)?))
+}
+
+fn open_behind_guard(pid: Pid, gate: &OwnedFd, options: &GuardOptions<'_>) -> Result<Gated, NotRun> {
+    // The new process does the same; whoever comes first.
+    sys::give_group(pid);
+    if sys::group_of(pid) != Some(pid) || sys::look(pid) != Look::Live {
+        return Err(NotRun::NotALeader);
+    }
+    stop("gate-grouped");
+    let handle = Handle::open(pid).map_err(NotRun::NoGuard)?;
+    let (guard, control) =
+        start_guard(options, pid, &handle, Standing::Group(pid)).map_err(NotRun::NoGuard)?;
+    stop("gate-guarded");
+    if let Err(error) = await_ready(&control) {
+        drop(control);
+        sys::kill_child(guard, libc::SIGKILL);
+        settle(guard);
+        return Err(NotRun::NoGuard(error));
+    }
+    stop("gate-ready");
+    // A failure here means that the new process is gone; its status says so.
+    let _ = rustix::io::write(gate, &[1]);
+    stop("gate-open");
+    Ok(Gated { pid, guard, control })
+}
+
+/// Reads the guard's first line.
+fn await_ready(control: &OwnedFd) -> io::Result<()> {
+    const LONGEST: usize = 64;
+    let deadline = Instant::now() + READY;
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") && line.len() < LONGEST {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        match rustix::event::poll(&mut [PollFd::new(control, PollFlags::IN)], timeout.as_ref()) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(rustix::io::Errno::INTR) => continue,
+            Ok(_) | Err(_) => (),
+        }
+        let mut byte = [0];
+        match rustix::io::read(control, &mut byte) {
+            Ok(1) => line.push(byte[0]),
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => (),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if line.starts_with(b"ready ") {
+        Ok(())
+    } else {
+        Err(io::Error::other(String::from_utf8_lossy(&line).trim_end().to_owned()))
+    }
+}
+
+/// Whether the program was executed: until the status pipe ends, or says why not.
+fn outcome(status: &OwnedFd) -> Option<Failure> {
+    let mut bytes = [0; 8];
+    loop {
+        let _ = rustix::event::poll(&mut [PollFd::new(status, PollFlags::IN)], None);
+        match rustix::io::read(status, &mut bytes) {
+            Ok(8) => return Some(Failure::decode(bytes)),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => (),
+            Ok(_) | Err(_) => return None,
+        }
+    }
+}
+
+/// Reaps a child of ours that is on its way out.
+fn settle(pid: Pid) {
+    sys::await_end(pid);
+    sys::reap(pid);
+}
