@@ -78,7 +78,17 @@ impl Brood {
         let children = self.live(false);
         let deeper = sys::descendants(&children).into_iter().map(|(pid, _)| pid);
         let all = children.iter().copied().chain(deeper).filter(|pid| !self.own.contains(pid));
-        all.take(MAX_NAMED).map(|pid| ProcessInfo { pid: pid.raw(), name: sys::name(pid) }).collect()
+        all.take(MAX_NAMED).map(sys::shown).collect()
+    }
+
+    /// Counts these as left over, unless they are the call's own: what is not our child we shall not reap.
+    pub fn note(&mut self, list: impl Iterator<Item = Pid>) {
+        for pid in list.filter(|pid| !self.own.contains(pid)).collect::<Vec<_>>() {
+            self.leftover_count += 1;
+            if self.leftovers.len() < MAX_NAMED {
+                self.leftovers.push(sys::shown(pid));
+            }
+        }
     }
 
     /// Signals everything once: the group by its pin, the rest one by one, and wakes whoever is stopped, so that it can

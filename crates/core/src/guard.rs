@@ -9,7 +9,7 @@
 //! `<outcome> <reason> <proof in microseconds> <leftovers in all>`. The exit status says the outcome as well.
 
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -109,7 +109,6 @@ pub fn start_guard(
     if options.sweep {
         args.push("--sweep");
     }
-    let args = args.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>()?;
     let places = [(0, theirs.as_fd()), (1, theirs.as_fd()), (LEADER, leader.as_fd())];
     Ok((sys::start_helper(options.helper, &args, &places, standing)?, ours))
 }

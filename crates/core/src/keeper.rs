@@ -10,13 +10,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use holdfast_wire::{
-    Background, By, Decoder, EndFacts, FromKeeper, Mechanism, Outcome, Reason, SpecView, Step, ToKeeper,
+    Background, By, Decoder, EndFacts, FromKeeper, MAX_NAMED, Mechanism, Outcome, Reason, SpecView, Step,
+    ToKeeper,
 };
 use rustix::event::{PollFd, PollFlags};
 
 use crate::brood::{Brood, Killing, Left, Progress};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
+use crate::group::{GroupEnd, Hold, Live, end_pinned_group};
 use crate::socket::{self, Received};
 use crate::sys::{
     self, ChildrenFile, Failure, Group, MOST_PLACES, Manners, Pid, Plan, SignalSource, Stack, Surroundings,
@@ -506,6 +508,11 @@ impl Call {
         // What died before the end began is not left over.
         let settled = self.brood.reap_adopted();
         self.brood.recording = true;
+        if self.brood.only_group
+            && let Some(Live::These(list)) = self.group.map(|group| Hold::Pin(group).live())
+        {
+            self.brood.note(list.into_iter());
+        }
         let stage = if settled {
             Stage::Settled
         } else if grace.is_zero() || signal == libc::SIGKILL {
@@ -532,7 +539,7 @@ impl Call {
         if let Stage::Grace(until) = *stage {
             if brood.is_settled() {
                 *stage = Stage::Settled;
-            } else if Instant::now() < until {
+            } else if Instant::now() < until && !(brood.only_group && is_empty(self.group.as_ref())) {
                 return None;
             } else {
                 *stage = Stage::killing();
@@ -547,12 +554,23 @@ impl Call {
         let Stage::Killing(killing) = stage else {
             return None;
         };
+        // Orphans are not ours without a subreaper, so that it is the group's end that counts, before it loses its pin.
+        let group_end = match &self.group {
+            Some(group) if brood.only_group => end_pinned_group(group, killing.deadline),
+            _ => GroupEnd::Unconfirmed,
+        };
         let outcome = match killing.advance(brood, self.group.as_ref()) {
+            _ if matches!(group_end, GroupEnd::Survivors(_)) => Outcome::Survivors,
+            Progress::Done if group_end == GroupEnd::Ended => Outcome::Ended,
             Progress::Done => ended(mechanism),
             Progress::Waiting if Instant::now() < killing.deadline => return None,
             Progress::Waiting | Progress::Denied => Outcome::Survivors,
         };
-        Some(facts(brood, mechanism, outcome, *reason, killing.since.elapsed().as_micros() as u64))
+        let mut facts = facts(brood, mechanism, outcome, *reason, killing.since.elapsed().as_micros() as u64);
+        if let GroupEnd::Survivors(list) = group_end {
+            facts.survivors = list.iter().take(MAX_NAMED).map(|&pid| sys::shown(pid)).collect();
+        }
+        Some(facts)
     }
 
     /// Reads what kept processes print, and forgets it.
@@ -578,7 +596,12 @@ impl Call {
     }
 }
 
-/// Without a subreaper an empty group is all that can be shown.
+/// Whether no member of the group is left.
+fn is_empty(group: Option<&Group>) -> bool {
+    group.is_some_and(|&group| Hold::Pin(group).live() == Live::These(Vec::new()))
+}
+
+/// Without a subreaper, and without a group whose end was shown, nothing is proven.
 fn ended(mechanism: Mechanism) -> Outcome {
     if mechanism == Mechanism::Subreaper { Outcome::Ended } else { Outcome::Unconfirmed }
 }

@@ -229,9 +229,8 @@ impl Pool {
         };
         let (ours, theirs) =
             socket::pair().map_err(|error| refusal(&error, "making a control socket for"))?;
-        let pid =
-            sys::start_helper(path, &[c"__spawn-helper".into()], &[(3, theirs.as_fd())], Standing::Session)
-                .map_err(|error| refusal(&error, "starting the helper"))?;
+        let pid = sys::start_helper(path, &["__spawn-helper"], &[(3, theirs.as_fd())], Standing::Session)
+            .map_err(|error| refusal(&error, "starting the helper"))?;
         drop(theirs);
         self.generation = (self.generation + 1) & 0x7fff_ffff;
         let child = self.watch_exit(pid);

@@ -3,15 +3,20 @@
 #![expect(unsafe_code, reason = "posix_spawn has no safe wrapper that sets session, mask and descriptors")]
 
 use std::ffi::{CStr, CString, c_char};
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::ptr;
 
 use super::process::Pid;
+use crate::stops;
 
-const DEV_NULL: &CStr = c"/dev/null";
+/// What the process is called, whatever the path.
+const NAME: &CStr = c"holdfast-helper";
 
 struct Actions(libc::posix_spawn_file_actions_t);
 
@@ -48,29 +53,40 @@ pub enum Standing {
 /// a number there, and a descriptor here. The caller owns the child and reaps it.
 pub fn start_helper(
     path: &Path,
-    args: &[CString],
+    args: &[&str],
     places: &[(RawFd, BorrowedFd<'_>)],
     standing: Standing,
 ) -> io::Result<Pid> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    // Away from the numbers that are written to.
+    let copy = |descriptor| rustix::io::fcntl_dupfd_cloexec(descriptor, 10);
+    let null = copy(null.as_fd())?;
+    let mut moves: Vec<(RawFd, OwnedFd)> = Vec::new();
+    for number in 0..=2 {
+        moves.push((number, null.try_clone()?));
+    }
+    for &(number, descriptor) in places {
+        moves.push((number, copy(descriptor)?));
+    }
+    match spawn(path, args, &moves, standing) {
+        // A sandbox that refuses clone3(2) so that the C library does not fall back on what went before it.
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => fork(path, args, moves, standing),
+        other => other,
+    }
+}
+
+fn spawn(path: &Path, args: &[&str], moves: &[(RawFd, OwnedFd)], standing: Standing) -> io::Result<Pid> {
     let path = CString::new(path.as_os_str().as_encoded_bytes())?;
+    let args = args.iter().map(|&arg| CString::new(arg)).collect::<Result<Vec<_>, _>>()?;
     let mut actions = MaybeUninit::uninit();
     // SAFETY: initialises the object.
     check(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) })?;
     // SAFETY: initialised above.
     let mut actions = Actions(unsafe { actions.assume_init() });
-    for fd in 0..=2 {
-        // SAFETY: an initialised object and a string that it copies.
-        check(unsafe {
-            libc::posix_spawn_file_actions_addopen(&mut actions.0, fd, DEV_NULL.as_ptr(), libc::O_RDWR, 0)
-        })?;
-    }
-    let mut copies = Vec::new();
-    for &(number, descriptor) in places {
-        // Away from the numbers that are written to.
-        let copy = rustix::io::fcntl_dupfd_cloexec(descriptor, 10)?;
+    for (number, descriptor) in moves {
+        let from = descriptor.as_raw_fd();
         // SAFETY: an initialised object.
-        check(unsafe { libc::posix_spawn_file_actions_adddup2(&mut actions.0, copy.as_raw_fd(), number) })?;
-        copies.push(copy);
+        check(unsafe { libc::posix_spawn_file_actions_adddup2(&mut actions.0, from, *number) })?;
     }
 
     let mut attributes = MaybeUninit::uninit();
@@ -95,15 +111,38 @@ pub fn start_helper(
     // SAFETY: an initialised object.
     check(unsafe { libc::posix_spawnattr_setflags(&mut attributes.0, flags) })?;
 
-    let all = [c"holdfast-helper".as_ptr()].into_iter().chain(args.iter().map(|arg| arg.as_ptr()));
-    let args: Vec<_> = all.map(<*const c_char>::cast_mut).chain([ptr::null_mut()]).collect();
-    let variables = crate::stops::passed_on();
-    let env: Vec<_> =
-        variables.iter().map(|variable| variable.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect();
+    let pointers = |list: &[CString]| -> Vec<*mut c_char> {
+        list.iter().map(|string| string.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect()
+    };
+    let args = [vec![NAME.into()], args].concat();
+    let (args, variables) = (pointers(&args), stops::passed_on());
+    let env = pointers(&variables);
     let mut pid = 0;
-    // SAFETY: initialised objects, NUL-terminated strings, null-terminated arrays.
+    // SAFETY: initialised objects, NUL-terminated strings that outlive the call, null-terminated arrays.
     check(unsafe {
         libc::posix_spawn(&mut pid, path.as_ptr(), &actions.0, &attributes.0, args.as_ptr(), env.as_ptr())
     })?;
     Pid::new(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
+}
+
+/// The same by fork(2), which copies the host's page tables.
+fn fork(path: &Path, args: &[&str], moves: Vec<(RawFd, OwnedFd)>, standing: Standing) -> io::Result<Pid> {
+    let mut command = Command::new(path);
+    command.arg0(NAME.to_str().unwrap_or_default()).args(args).env_clear();
+    let prepare = move || {
+        match standing {
+            Standing::Session => rustix::process::setsid().map(|_| ())?,
+            Standing::Group(group) => rustix::process::setpgid(None, group.rustix())?,
+        }
+        for (number, descriptor) in &moves {
+            // SAFETY: in the new process, which has no owner of these numbers, before it is another program.
+            if unsafe { libc::dup2(descriptor.as_raw_fd(), *number) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: system calls only, and no memory is allocated.
+    unsafe { command.pre_exec(prepare) };
+    Pid::new(command.spawn()?.id() as i32).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
 }

@@ -26,7 +26,7 @@ pub use process::{
 pub use shared::SharedBytes;
 pub use start::{Failure, Gate, MOST_PLACES, Plan, Stack, Started, Surroundings, fork_gated, start};
 pub use table::{
-    ChildrenFile, LiveMembers, below, descendants, every_number, live_members, name, own_children,
+    ChildrenFile, LiveMembers, below, descendants, every_number, live_members, name, own_children, shown,
 };
 pub use terminal::{
     Terminal, inherited_stream, is_ignored, let_go_of_stderr, let_go_of_stdio, open_descriptors, own_group,

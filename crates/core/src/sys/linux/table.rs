@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use holdfast_wire::ProcessInfo;
+
 use super::process::{Look, Pid, group_of, look};
 
 /// Our own children. We have one thread. `None`: the table cannot be read.
@@ -104,6 +106,11 @@ pub fn name(pid: Pid) -> Vec<u8> {
     let file = File::open(format!("/proc/{}/comm", pid.raw()));
     let length = file.and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);
     bytes[..length].strip_suffix(b"\n").unwrap_or(&bytes[..length]).to_vec()
+}
+
+/// A process as a report names it.
+pub fn shown(pid: Pid) -> ProcessInfo {
+    ProcessInfo { pid: pid.raw(), name: name(pid) }
 }
 
 /// The parent according to /proc.
