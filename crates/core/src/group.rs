@@ -152,7 +152,8 @@ impl Hold {
         let roots: Vec<Pid> = members.iter().chain(held.keys()).copied().collect();
         for (pid, parent) in sys::descendants(&roots) {
             let in_group = |pid| sys::group_of(pid) == Some(self.group());
-            if in_group(pid) || held.contains_key(&pid) {
+            // A member may have started us.
+            if in_group(pid) || held.contains_key(&pid) || Pid::own() == Some(pid) {
                 continue;
             }
             let Some(handle) = sys::handle_of_descendant(pid, parent) else { continue };

@@ -124,10 +124,11 @@ impl LedGroup {
         LedGroup { id, leader }
     }
 
-    /// Whether this kernel signals groups through a descriptor: tried once, on our own group and with no signal.
+    /// Whether this kernel signals groups through a descriptor: tried once, without a signal, on ourselves.
     pub fn is_supported() -> bool {
-        let own = Pid::own().and_then(|own| Handle::open(own).ok());
-        own.is_some_and(|own| own.send(0, PROCESS_GROUP).is_ok())
+        let Some(own) = Pid::own().and_then(|own| Handle::open(own).ok()) else { return false };
+        // ESRCH: it knows how, and we lead no group.
+        matches!(Delivery::from_result(own.send(0, PROCESS_GROUP)), Delivery::Sent | Delivery::Nobody)
     }
 
     /// The group's number.
