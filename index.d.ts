@@ -326,10 +326,12 @@ export interface RunResult<T extends string | Uint8Array = string> {
 /**
  * `code` is the system's (ENOENT, EACCES, ENOTDIR, ENOEXEC, E2BIG, ...) when the system refused the start, else one of
  * - ERR_HOLDFAST_NO_HELPER: nothing ran, neither addon nor helper took the call; the message says what was tried
+ * - ERR_HOLDFAST_GUARD: guard() cannot hold what it was given; the message says why
  * - ERR_HOLDFAST_UNCLEAR: it cannot be known whether it ran
  * - ERR_HOLDFAST_NOT_SUPPORTED: part of this API, but not yet of this version
  * - ERR_HOLDFAST_CHECK: `check: true`, and the result is not ok
  * - ERR_HOLDFAST_CONSUMER: `input` or `onOutput` failed, and the call was ended for it
+ * - ERR_HOLDFAST_NOT_CONTAINED: of startSession(), an Engine that did not acknowledge
  * - ABORT_ERR: aborted (name 'AbortError', `cause` is signal.reason)
  */
 export declare class HoldfastError extends Error {
@@ -352,7 +354,7 @@ export declare class HoldfastError extends Error {
     | 'credentials'
     | 'helper'
     | 'guard'
-  /** Whether anything of the command ran. */
+  /** Whether anything of the command ran; of guard(): true, since what it was given is not ours. */
   readonly ran: boolean | 'unclear'
   /** With `check: true`: what there is of the result. */
   readonly result?: RunResult<string | Uint8Array>
@@ -360,16 +362,66 @@ export declare class HoldfastError extends Error {
 }
 
 // ---------------------------------------------------------------- the rest
-/** Contains what somebody else started. Not yet: rejects. */
+/**
+ * Contains what somebody else started: a child of this process that leads a process group of its own, by way of
+ * child_process with `detached: true`, execa, tinyexec, a worker pool. Prefer spawn() or run() where there is a choice:
+ * they see what leaves the group, too.
+ *
+ *     const child = child_process.spawn('npm', ['start'], { detached: true })
+ *     await using group = await guard(child)
+ *
+ * A process of its own, the guard, watches from outside the group; it holds none of the child's pipes. It ends what is
+ * in the group, and what hangs on it by an unbroken chain of parents:
+ * - on end() and on dispose, and when `signal` is aborted: by `signal`, `grace` and SIGKILL;
+ * - when the child exits, by whatever means: at once by SIGKILL, also while this process's event loop is blocked. With
+ *   background 'keep' what is left runs on, contained;
+ * - when this process dies by whatever means, SIGKILL included, and when the worker thread that called guard() ends: by
+ *   SIGTERM, 2 s, SIGKILL.
+ * Not seen, and left alone: an orphan that left the group (a daemon by `setsid` or double fork).
+ *
+ * Resolves when the guard is ready; what happens before that is not covered. A guard that dies is replaced. It keeps
+ * the event loop alive until it is ready, and from the moment that `ended`, end() or release() was asked for.
+ * Call it as soon as the child is started, before anything is awaited: from then on it cannot be taken for another one.
+ *
+ * Rejects, and nothing was signalled, with
+ * - TypeError or RangeError for arguments that are wrong in themselves, as a `pid` that is not set (the child was not
+ *   started), 0, 1, a negative one, or this process's own;
+ * - HoldfastError ERR_HOLDFAST_GUARD for what it cannot hold; the message says why: not a child of this process (as the
+ *   processes of holdfast's own calls, which need no guard), in the group of this process, not the leader of its group,
+ *   dead, or on a system that has no way to hold the group of another session;
+ * - HoldfastError ERR_HOLDFAST_NO_HELPER when there is no guard to be had;
+ * - AbortError when `signal` was aborted before the call. Aborted later, it resolves, and ends the group.
+ * `ran` is true in them: the child is not ours, and runs on.
+ */
 export function guard(
   target: Pick<ChildProcess, 'pid'> | number,
-  options?: { signal?: AbortSignal | undefined; background?: 'end' | 'keep' | undefined },
+  options?: {
+    /** Aborting it ends the group, as end() does; report.reason is 'abort'. */
+    signal?: AbortSignal | undefined
+    /** What becomes of what is left when the child itself exits. Default 'end'. */
+    background?: 'end' | 'keep' | undefined
+  },
 ): Promise<Guard>
+/** Not a call: running() does not list it, and endAll() does not end it. It may be dropped: the guard goes on. */
 export interface Guard {
+  /** The number of the process group, which is the child's pid. */
   readonly group: number
+  /**
+   * The report (mechanism 'group', by 'guard'): when the group has ended, was let go, or is given up. Never rejects. By
+   * 'host' with outcome 'unconfirmed' and reason 'keeper-gone': the guard died, and no other one could take its place.
+   */
   readonly ended: Promise<EndReport>
+  /**
+   * Ends the group. Idempotent, valid in every state; a later call with options can only shorten what an earlier one
+   * began. Defaults: 'SIGTERM', 2000 ms. Throws only for wrong options.
+   */
   end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
+  /**
+   * Lets the group run on for good. Not after end(). The notice `release`, when the outcome is another one than
+   * 'released'.
+   */
   release(): Promise<EndReport>
+  /** end(), for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
 }
 export interface RunningCall {

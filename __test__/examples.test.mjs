@@ -14,6 +14,8 @@ test.after.always('nothing is left alive', async (t) => {
 })
 
 const PRINTED = {
+  'session.mjs':
+    'the Engine says: are you there?\ncontained: true; ended by SIGTERM; the end: ended, proven by subreaper\n',
   'shell-tool.mjs': 'the server is up\n\nexit code: 0\nended with it: sleep\n',
   'stream.mjs': 'got line 1\ngot line 2\ngot line 3\nexit code 3; ended with it: sleep\n',
   'timeout.mjs': 'output:    started\ntimed out: true\nthe end:   ended, proven by subreaper\n',

@@ -139,57 +139,6 @@ test('C25 the first signal of the ladder reaches what setsid moved out of the gr
 /** In a pid namespace of its own, where a signal to everybody would reach nobody else. */
 const NAMESPACE = ['unshare', '--pid', '--mount', '--fork', '--kill-child', '--mount-proc']
 
-test('C30 guard() takes no wrong pid, and signals nothing', async (t) => {
-  const host = startHost(
-    `
-    const { spawn: plain } = require('node:child_process')
-    const { once } = require('node:events')
-    const own = plain('sleep', ['50'], { stdio: 'ignore' })
-    const stranger = plain('sleep', ['50'], { stdio: 'ignore', detached: true })
-    const caught = []
-    for (const name of ['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGCONT']) process.on(name, () => caught.push(name))
-    await Promise.all([once(own, 'spawn'), once(stranger, 'spawn')])
-    const codes = {}
-    const wrong = { 0: 0, 1: 1, '-1': -1, NaN: NaN, '2^32': 2 ** 32, own: process.pid, 'of the own group': own.pid,
-      handle: own, text: '1', nothing: undefined, object: {}, negative: -stranger.pid }
-    for (const [name, pid] of Object.entries(wrong)) {
-      for (const target of typeof pid === 'object' ? [pid] : [pid, { pid }])
-        await holdfast.guard(target).then(() => (codes[name] = 'taken'), (error) => (codes[name] ??= error.code))
-    }
-    // What would have been caught, or have ended them, has been by now.
-    process.kill(process.pid, 'SIGCONT')
-    while (caught.length === 0) await new Promise((resolve) => setImmediate(resolve))
-    report({ codes, caught, own: [own.exitCode, own.signalCode], stranger: [stranger.exitCode, stranger.signalCode] })
-    own.kill('SIGKILL')
-    stranger.kill('SIGKILL')
-    `,
-    { env: { MARK: mark }, command: [...NAMESPACE, process.execPath] },
-  )
-  t.teardown(() => host.kill())
-  const { codes, caught, own, stranger } = await host.next()
-  const names = [
-    '0',
-    '1',
-    '-1',
-    'NaN',
-    '2^32',
-    'own',
-    'of the own group',
-    'handle',
-    'text',
-    'nothing',
-    'object',
-    'negative',
-  ]
-  for (const name of names) {
-    // Of a later version: refused by name, whatever it is given.
-    t.is(codes[name], 'ERR_HOLDFAST_NOT_SUPPORTED', name)
-  }
-  t.deepEqual(caught, ['SIGCONT'])
-  t.deepEqual([own, stranger], [Array(2).fill(null), Array(2).fill(null)])
-  t.deepEqual(await host.exited, { code: 0, signal: null })
-})
-
 test('C30 no other exported function takes a process', (t) => {
   const { default: _, 'module.exports': __, ...names } = holdfast
   t.deepEqual(

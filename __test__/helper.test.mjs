@@ -146,6 +146,27 @@ test('bad helper: a missing one', async (t) => {
   await assertBestEffort(t, seen)
 })
 
+test('bad helper: NODE_DEBUG=holdfast tells once that commands run without containment', async (t) => {
+  const folder = folderWith(t, (path) => rmSync(path))
+  const told = async (debug) => {
+    const host = startHost(
+      `
+      const options = { containment: 'best-effort' }
+      await Promise.all([run('true', options), run('true', { ...options, background: 'keep' }), spawn('true', options).ended])
+      report((await run('true', options)).report.mechanism)
+      `,
+      { env: { HOLDFAST_BINARY_PATH: folder, NODE_DEBUG: debug }, options: { stdio: ['ignore', 'pipe', 'pipe'] } },
+    )
+    t.teardown(() => host.kill())
+    const text = host.child.stderr.setEncoding('utf8').toArray()
+    t.is(await host.next(), 'none')
+    t.deepEqual(await host.exited, { code: 0, signal: null })
+    return (await text).join('')
+  }
+  t.regex(await told('holdfast'), /^HOLDFAST \d+: true ran without containment.*\n$/)
+  t.is(await told(''), '')
+})
+
 test('bad helper: one that lost its exec bit is repaired', async (t) => {
   const folder = folderWith(t, (path) => chmodSync(path, 0o644))
   const seen = await experience(t, folder)

@@ -21,6 +21,7 @@ const GROUPS = {
   memory: { file: 'memory.mjs', c: true },
   idle: { file: 'idle.mjs', c: true },
   stdout: { file: 'stdout.mjs' },
+  engine: { file: 'engine.mjs' },
 }
 const CONTENDERS = ['holdfast', 'child_process', 'execa', 'tinyexec', 'other']
 const MOST_SAMPLES = 200

@@ -98,7 +98,7 @@ async function buildNative() {
 }
 
 async function buildTypeScript() {
-  const sources = ['src', 'index.d.ts', 'tsconfig.json', 'tsconfig.build.json', 'package-lock.json']
+  const sources = ['src', 'index.d.ts', 'session.d.ts', 'tsconfig.json', 'tsconfig.build.json', 'package-lock.json']
   const print = fingerprint(sources, '')
   if (existsSync('dist/index.js') && isCurrent('dist', print)) return
   rmSync('dist', { recursive: true, force: true })

@@ -1,4 +1,4 @@
-// index.d.ts compiles, with no skipLibCheck, under every TypeScript and @types/node that it promises to. Long run only:
+// index.d.ts and session.d.ts compile, with no skipLibCheck, under every TypeScript and @types/node that they promise to. Long run only:
 // it installs each pair into a folder of its own.
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -11,9 +11,13 @@ const PAIRS = [
   ['6.0.3', '24'],
   ['7.0.2', '26'],
 ]
-const CONSUMER = `import { HoldfastError, run, spawn } from './index'
+const DECLARATIONS = ['index.d.ts', 'session.d.ts', 'engine.d.ts']
+const CONSUMER = `import './engine'
+import { HoldfastError, run, spawn } from './index'
+import { startSession } from './session'
 spawn('true').stdout.pipe(process.stdout)
 run('true').then((result) => result.stdout.trim(), (error) => HoldfastError.is(error))
+startSession('engine').then((session) => session.stdout.pipe(process.stdout))
 `
 
 for (const [typescript, types] of PAIRS) {
@@ -21,7 +25,7 @@ for (const [typescript, types] of PAIRS) {
   try {
     writeFileSync(join(folder, 'package.json'), '{"private":true}')
     writeFileSync(join(folder, 'consumer.ts'), CONSUMER)
-    copyFileSync('index.d.ts', join(folder, 'index.d.ts'))
+    for (const file of DECLARATIONS) copyFileSync(file, join(folder, file))
     const npm = ['install', '--loglevel=error', '--no-audit', '--no-fund', '--no-save']
     const tsc = ['node_modules/typescript/bin/tsc', '--noEmit', '--strict', '--target', 'es2022', '--module', 'node16']
     const ok =

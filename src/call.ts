@@ -6,11 +6,14 @@
  *       └────── failed or refused ────────────────────────── ended ──> over
  */
 import { AsyncResource } from 'node:async_hooks'
+import { constants } from 'node:os'
 import { threadId } from 'node:worker_threads'
 import type { EndReport, RunningCall } from '../index'
 import { unwatchSignal, watchSignal } from './abort'
 import { type Command, milliseconds, oneOf, signalName, signalOption } from './command'
+import { debug } from './debug'
 import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError } from './errors'
+import { debugUncontained } from './messages'
 import { type CallEvent, Place } from './native'
 import { notices } from './notices'
 import { Pipe } from './pipe'
@@ -29,11 +32,15 @@ type Event<K extends CallEvent['kind']> = Extract<CallEvent, { kind: K }>
 
 const KEEP = 1
 /** For the addon: the call's own signal or grace. */
-const OWN = -1
+export const OWN = -1
+const { SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM } = constants.signals
+/** What a starter passes on. */
+const PASSED_ON = [SIGHUP, SIGINT, SIGQUIT, SIGTERM]
 
 /** Every call that has not ended, in the order of their starts: also one whose handle was dropped. */
 const calls = new Set<Call>()
 let serial = 0
+let hasToldUncontained = false
 
 export abstract class Call extends AsyncResource implements Watcher {
   readonly startedAt = Date.now()
@@ -41,6 +48,11 @@ export abstract class Call extends AsyncResource implements Watcher {
   /** Since the start, of everything that was reaped so far. */
   usage: Usage = { userTime: 0, systemTime: 0, maxRss: 0 }
   protected error: HoldfastError | undefined
+  /**
+   * Where the first process is a starter: the ladder's first signal for the Engine. The starter passes it on, and the
+   * keeper does not send it: from two sides it would come to the Engine twice, which means "force" to many programs.
+   */
+  engineSignal: number | undefined
 
   /** Places with a pipe. */
   protected readonly piped: readonly number[]
@@ -52,6 +64,7 @@ export abstract class Call extends AsyncResource implements Watcher {
   private knownPid = 0
   private askedForPid = false
   private endedBy: 'end' | 'abort' | undefined
+  private toldStarter = false
   private held = false
   private report: EndReport | undefined
   private promise: Promise<EndReport> | undefined
@@ -174,6 +187,7 @@ export abstract class Call extends AsyncResource implements Watcher {
         for (const pipe of this.pipes) if (pipe?.handedOver) this.closeHandedOver(pipe)
         // What was kept runs until end() or the host's death.
         this.forgetSignal()
+        if (event.mechanism === 'none') this.tellUncontained()
         this.onTaken(event.mechanism)
         break
       case 'ended':
@@ -204,8 +218,16 @@ export abstract class Call extends AsyncResource implements Watcher {
     this.onEnded(report)
   }
 
+  private tellUncontained(): void {
+    if (!hasToldUncontained) debug(debugUncontained(this.command.file))
+    hasToldUncontained = true
+  }
+
   private reportOf(event: Event<'ended'>): EndReport {
     const report = reportOf(event)
+    if (report.notice === notices.helper) this.tellUncontained()
+    // The starter may have left before the keeper was told.
+    if (report.reason === 'exit' && this.toldStarter) report.reason = 'end'
     // The keeper knows one `end`; who asked for it is known here.
     if (report.reason === 'end' && this.endedBy === 'abort') report.reason = 'abort'
     if (this.error !== undefined) {
@@ -294,8 +316,7 @@ export abstract class Call extends AsyncResource implements Watcher {
     const { signal, grace } = endNumbers(options)
     // The ladder is climbed once; a later call with options of its own may shorten it.
     if (this.isLive() && (this.endedBy === undefined || signal !== OWN || grace !== OWN)) {
-      this.endedBy ??= 'end'
-      native.end(this.number, signal, grace)
+      this.climb('end', signal, grace)
     }
     // It is awaited, also where the call itself was not to keep the loop alive.
     this.ref()
@@ -303,9 +324,19 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   abort(): void {
-    if (!this.isLive() || this.endedBy !== undefined) return
-    this.endedBy = 'abort'
-    native.end(this.number, OWN, OWN)
+    if (this.isLive() && this.endedBy === undefined) this.climb('abort', OWN, OWN)
+  }
+
+  private climb(by: 'end' | 'abort', signal: number, grace: number): void {
+    const first = signal === OWN ? (this.engineSignal ?? OWN) : signal
+    const isAtOnce = (grace === OWN ? this.command.grace : grace) === 0
+    const passesOn = this.engineSignal !== undefined && PASSED_ON.includes(first) && !isAtOnce
+    if (passesOn && this.endedBy === undefined) {
+      this.toldStarter = this.phase !== 'exited'
+      native.signal(this.number, first, false)
+    }
+    this.endedBy ??= by
+    native.end(this.number, passesOn ? SIGCONT : first, grace)
   }
 
   private isLive(): boolean {
@@ -335,7 +366,7 @@ export abstract class Call extends AsyncResource implements Watcher {
 }
 
 /** @throws TypeError or RangeError for wrong options */
-function endNumbers(options: EndOptions): { signal: number; grace: number } {
+export function endNumbers(options: EndOptions): { signal: number; grace: number } {
   return {
     signal: signalOption('signal', options.signal) ?? OWN,
     grace: milliseconds('grace', options.grace, OWN),

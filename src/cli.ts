@@ -1,11 +1,10 @@
 #!/usr/bin/env node
 /** The command line. `run` leaves nothing of Node behind: this process becomes the helper. */
 import { writeSync } from 'node:fs'
+import { becomeHelper } from './become'
 import { capabilities, probe } from './capabilities'
-import { systemCode } from './errors'
-import { channelVariables, inheritedDescriptors } from './inherit'
 import * as messages from './messages'
-import { load, version } from './native-load'
+import { version } from './native-load'
 
 /** holdfast itself failed: no status of a command's. */
 const FAILED = 125
@@ -13,7 +12,7 @@ const FAILED = 125
 async function main([word, ...rest]: string[]): Promise<number> {
   switch (word) {
     case 'run':
-      return become(rest)
+      return becomeHelper('__run', rest)
     case 'doctor':
       return doctor()
     case '--version':
@@ -23,14 +22,6 @@ async function main([word, ...rest]: string[]): Promise<number> {
   }
   writeSync(2, word === undefined ? messages.usage : messages.cliUnknown(word))
   return FAILED
-}
-
-function become(args: string[]): number {
-  const { native, helper } = load()
-  if (helper.problem !== '') throw new Error(helper.problem)
-  const env = [...Object.entries(process.env).map(([key, value]) => `${key}=${value}`), ...channelVariables()]
-  const errno = native.execve(helper.path, ['holdfast-helper', '__run', ...args], env, inheritedDescriptors())
-  throw new Error(messages.cliNotReplaced(helper.path, systemCode(errno)))
 }
 
 async function doctor(): Promise<number> {

@@ -6,8 +6,8 @@ import { invalidType, invalidValue, notSupported, outOfRange, unknownSignal } fr
 import { nullByte } from './messages'
 import { Place } from './native'
 
-const SIGTERM = constants.signals.SIGTERM
-const GRACE = 2000
+export const SIGTERM = constants.signals.SIGTERM
+export const GRACE = 2000
 /** The longest time that a Node timer takes, and the addon. */
 const LONGEST = 2 ** 31 - 1
 
@@ -39,7 +39,7 @@ export function splitArguments(second: unknown, third: unknown): { args: readonl
   return { args: [], options: optionsOf(third === undefined ? second : third) }
 }
 
-function optionsOf(value: unknown): Values {
+export function optionsOf(value: unknown): Values {
   if (value === undefined) return {}
   if (value === null || typeof value !== 'object' || Array.isArray(value))
     throw invalidType('options', 'an object', value)
@@ -98,7 +98,7 @@ function argvOf(file: string, args: readonly unknown[], options: Values): string
   return argv
 }
 
-function text(name: string, value: unknown): string {
+export function text(name: string, value: unknown): string {
   if (typeof value !== 'string') throw invalidType(name, 'of type string', value)
   if (value.includes('\0')) throw invalidValue(name, nullByte(value), value)
   return value
@@ -137,7 +137,7 @@ export function oneOf<T extends string>(name: string, value: unknown, allowed: r
   throw invalidValue(`options.${name}`, `must be one of: ${allowed.join(', ')}`, value)
 }
 
-function abortSignal(value: unknown): AbortSignal | undefined {
+export function abortSignal(value: unknown): AbortSignal | undefined {
   if (value === undefined) return undefined
   if (
     value === null ||

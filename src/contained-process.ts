@@ -106,6 +106,8 @@ export class ContainedProcess extends EventEmitter implements Shape {
 // never called.
 Object.setPrototypeOf(ContainedProcess.prototype, ChildProcess.prototype)
 
+export const callOf = (child: ContainedProcess): Call => child[behind]
+
 /** What the user of a ContainedProcess sees of its call, and in which order. */
 class ContainedCall extends Call implements StreamOwner {
   private readonly streams: (PipeStream | undefined)[] = []

@@ -19,3 +19,9 @@ function add(flat: string, key: string, value: string | undefined): string {
   }
   return flat === '' ? `${key}=${value}` : `${flat}\0${key}=${value}`
 }
+
+/** With one variable set, or left out. */
+export function withVariable(flat: string, name: string, value: string | undefined): string {
+  const others = flat.split('\0').filter((pair) => pair !== '' && !pair.startsWith(`${name}=`))
+  return (value === undefined ? others : [...others, `${name}=${value}`]).join('\0')
+}

@@ -15,8 +15,12 @@ export const codes = {
   notSupported: 'ERR_HOLDFAST_NOT_SUPPORTED',
   /** `check: true` and the result is not ok. */
   check: 'ERR_HOLDFAST_CHECK',
+  /** guard() cannot hold what it was given. Nothing was signalled. */
+  guard: 'ERR_HOLDFAST_GUARD',
   /** `input` or `onOutput` failed, and the call was ended for it. */
   consumer: 'ERR_HOLDFAST_CONSUMER',
+  /** An Engine that was to be contained did not acknowledge. */
+  notContained: 'ERR_HOLDFAST_NOT_CONTAINED',
   /** As everywhere in Node. */
   aborted: 'ABORT_ERR',
 } as const
@@ -174,18 +178,50 @@ export const noHelper = (command: Named, tried: string, errno = -UNKNOWN) =>
     ...spawnFacts(command),
   })
 
+/** guard() refuses. What it was given is somebody else's, and runs, or has run. */
+export const guardError = (pid: number, reason: messages.GuardReason, errno: number) =>
+  new HoldfastError(messages.guardRefused(pid, reason), {
+    code: codes.guard,
+    step: 'guard',
+    ran: true,
+    ...(errno > 0 && { errno: -errno }),
+  })
+
+export const guardWithoutHelper = (pid: number, tried: string, errno = UNKNOWN) =>
+  new HoldfastError(messages.guardWithoutHelper(pid, tried), {
+    code: codes.noHelper,
+    errno: -errno,
+    step: 'helper',
+    ran: true,
+  })
+
+/** An Engine whose starter said nothing may not have run. */
+export const notContainedError = (program: Named, hasStarter: boolean, said: string) =>
+  new HoldfastError(messages.notContained(program.file, hasStarter, said), {
+    code: codes.notContained,
+    path: program.file,
+    ran: hasStarter ? 'unclear' : true,
+    ...spawnFacts(program),
+  })
+
 /** @param result what there is of it, when the command had been started */
-export function abortError(signal: AbortSignal | undefined, result?: RunResult<string | Uint8Array>): HoldfastError {
+export function abortError(
+  signal: AbortSignal | undefined,
+  result?: RunResult<string | Uint8Array>,
+  ran = result !== undefined,
+): HoldfastError {
   const error = new HoldfastError(messages.aborted, {
     code: codes.aborted,
     cause: signal?.reason,
-    ran: result !== undefined,
+    ran,
     ...(result && { result }),
   })
   return Object.defineProperty(error, 'name', { value: 'AbortError', configurable: true, writable: true })
 }
 
 export function systemCode(errno: number): string {
+  // For which the libuv of Node.js 20 has no name.
+  if (errno === ENOEXEC) return 'ENOEXEC'
   return getSystemErrorName(-(errno || UNKNOWN))
 }
 

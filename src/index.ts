@@ -2,7 +2,7 @@
 import type * as api from '../index'
 import { endAll as endEvery, running as runningCalls } from './call'
 import { spawn as spawnContained } from './contained-process'
-import { notSupported } from './errors'
+import { guard as guardGroup } from './guard'
 import { native, open } from './reactor'
 import { run as runContained } from './run'
 
@@ -22,6 +22,4 @@ export const resetHelper: typeof api.resetHelper = () => {
   native.resetHelper()
 }
 
-export const guard: typeof api.guard = async () => {
-  throw notSupported('guard()')
-}
+export const guard: typeof api.guard = guardGroup

@@ -26,15 +26,17 @@ interface Descriptor {
 
 /**
  * The descriptors from 3 on. Node set close-on-exec on them, so that only their kind tells them from its own:
- * anonymous inodes, pipes of which it holds both ends, and /dev/null for reading.
+ * anonymous inodes, pipes of which it holds both ends, /dev/null for reading, and the inspector's sockets.
  */
 export function inheritedDescriptors(): number[] {
   const all = openDescriptors()
+  const inspector = inspectorSockets()
   const isHeld = (pipe: string, end: number) => all.some(({ target, mode }) => target === pipe && (mode & end) !== 0)
   const isOwn = ({ target, mode }: Descriptor) =>
     target.startsWith('anon_inode:') ||
     (target.startsWith('pipe:') && isHeld(target, READS) && isHeld(target, WRITES)) ||
-    (target === '/dev/null' && (mode & WRITES) === 0)
+    (target === '/dev/null' && (mode & WRITES) === 0) ||
+    inspector.has(target)
   return all.filter((one) => one.fd > 2 && !isOwn(one)).map(({ fd }) => fd)
 }
 
@@ -52,4 +54,23 @@ function openDescriptors(): Descriptor[] {
       return []
     }
   })
+}
+
+/** Of `node --inspect`: who takes our place opens that port anew. */
+function inspectorSockets(): Set<string> {
+  const sockets = new Set<string>()
+  try {
+    const url = (require('node:inspector') as typeof import('node:inspector')).url()
+    if (url === undefined) return sockets
+    const port = Number(new URL(url).port)
+    for (const table of ['tcp', 'tcp6']) {
+      for (const line of readFileSync(`/proc/self/net/${table}`, 'latin1').split('\n').slice(1)) {
+        const [, local = '', , , , , , , , inode] = line.trim().split(/\s+/)
+        if (Number.parseInt(local.split(':')[1] ?? '', 16) === port) sockets.add(`socket:[${inode}]`)
+      }
+    }
+  } catch {
+    // A Node.js without inspector, or a system without IPv6.
+  }
+  return sockets
 }

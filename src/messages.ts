@@ -2,6 +2,7 @@
 import { inspect } from 'node:util'
 
 const SHOWN = 60
+const LONGEST_SAID = 500
 
 /** A value for a message: short, one line, and with its size where it was cut. */
 function shown(value: unknown): string {
@@ -72,6 +73,34 @@ export const consumerFailed = (file: string, what: 'input' | 'onOutput') =>
 // ---- streams
 export const stdinClosed = 'The command has ended; its stdin is closed'
 
+// ---- guard()
+const GUARD = {
+  dead: 'it has ended',
+  'not-a-child': 'it is not a child of this process, or has been one',
+  'own-group': 'it is in the process group of this process (start it with `detached: true`)',
+  'not-a-leader': 'it does not lead a process group of its own (start it with `detached: true`)',
+  unheld: 'this kernel offers no way to hold the process group of another session',
+  member: 'the guard could not move into its process group, or not out of it',
+  table: 'the process table, which is needed to hold its group here, cannot be read',
+} as const
+export type GuardReason = keyof typeof GUARD
+export const isGuardReason = (word: string): word is GuardReason => Object.hasOwn(GUARD, word)
+
+export const guardRefused = (pid: number, reason: GuardReason) =>
+  `guard ${pid}: ${GUARD[reason]}; nothing was signalled. What is started with spawn() of holdfast needs no guard`
+export const guardWithoutHelper = (pid: number, tried: string) =>
+  `guard ${pid}: it is not guarded, since no holdfast helper could do it: ${tried}`
+export const GUARD_LOST = {
+  start: (code: string) => `starting it failed: ${code}`,
+  silent: 'two in a row left, or were given up, before they had said that they are ready',
+} as const
+
+// ---- NODE_DEBUG=holdfast
+export const debugUncontained = (file: string) =>
+  `${file} ran without containment (said once; every report says it with a notice)`
+export const debugGuardReady = (group: number, held: string) => `the guard of group ${group} is ready, by ${held}`
+export const debugGuardLost = (group: number) => `the guard of group ${group} is gone; another one takes its place`
+
 // ---- addon and helper
 export const FILES = {
   platform: (target: string) => `there is no holdfast build for ${target}`,
@@ -83,6 +112,24 @@ export const FILES = {
   helperMissing: (path: string) => `${path} does not exist`,
   helperNotExecutable: (path: string, reason: string) =>
     `${path} is not executable, and could not be made so (chmod: ${reason})`,
+} as const
+
+export const notReplaced = (path: string, code: string) => `${path} could not be executed: ${code}`
+
+// ---- session
+/** @param said what was written to stderr, of which the end tells most */
+export const notContained = (program: string, hasStarter: boolean, said: string) => {
+  const wrote = said.trim() === '' ? '' : `. It wrote: ${said.trim().slice(-LONGEST_SAID)}`
+  return hasStarter
+    ? `the starter of ${shown(program)} did not acknowledge, and was ended${wrote}`
+    : `${shown(program)} did not acknowledge the request for containment, and was ended; start it by way of the starter (via: 'starter'), or do without the acknowledgement (required: false)${wrote}`
+}
+export const notAnswered = (reason: string) => `the request for containment was not answered: ${reason}`
+export const NOT_ANSWERED = {
+  worker: 'this is a worker thread',
+  notAsked: 'this process was not started with it',
+  otherCommandLine: 'the command line that /proc tells of is not the one that Node.js tells of',
+  fromStdin: 'the program came by stdin, and cannot be read again',
 } as const
 
 // ---- command line
@@ -98,4 +145,3 @@ Exit status of run: the command's; a signal is passed on; 124 timeout, 125 holdf
 `
 export const cliUnknown = (word: string) => `holdfast: unknown command ${shown(word)}; see holdfast --help\n`
 export const cliFailed = (reason: string) => `holdfast: ${reason}\n`
-export const cliNotReplaced = (path: string, code: string) => `${path} could not be executed: ${code}`

@@ -54,6 +54,18 @@ export type CallEvent =
       maxRss: number
     }
 
+export interface GuardStart {
+  /** '' when the guard was started; its first line is to come. */
+  problem: '' | 'dead' | 'not-a-child' | 'own-group' | 'not-a-leader' | 'helper'
+  errno: number
+  /** The group's number. */
+  group: number
+  /** Stands for the leader: guardAgain() and forgetLeader() take it. */
+  leader: number
+  /** Duplex: read() and write() as of a call's pipe. */
+  pipe: number
+}
+
 export interface Native {
   /** The version compiled into the addon; equals package.json's. */
   version(): string
@@ -121,6 +133,17 @@ export interface Native {
   /** shutdown(SHUT_WR) of a duplex place; for a plain pipe the same as close(). */
   finish(pipe: number): void
   close(pipe: number): void
+  /**
+   * Checks, and starts a guard; does not wait for it. The leader is named by a pidfd from here on. What is said over
+   * the pipe is described in src/guard.ts.
+   * @param sweep what is left when the leader exits is ended
+   * @param grace milliseconds from SIGTERM to SIGKILL at the host's death
+   */
+  guard(environment: number, helper: string, pid: number, sweep: boolean, grace: number): GuardStart
+  /** Another guard for the same leader, in the place of one that died. */
+  guardAgain(environment: number, helper: string, leader: number, sweep: boolean, grace: number): GuardStart
+  /** The leader's descriptor is given up. */
+  forgetLeader(leader: number): void
   /** The next call starts a new helper. */
   resetHelper(): void
   /** Replaces this process by another program: clears close-on-exec and O_NONBLOCK on 0 to 2, and close-on-exec on `inherited` and on what `env` names, empties the signal mask. Returns only on failure, with the errno. */

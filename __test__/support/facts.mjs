@@ -75,6 +75,18 @@ export const noneMarked = (mark, deadline) =>
 export const helpersOf = (host) => childrenOf(host).filter((pid) => comm(pid) === 'holdfast-helper')
 export const keepersOf = (helper) => childrenOf(helper).filter((pid) => comm(pid) === 'holdfast-helper')
 
+/** The live guards of a host. */
+export const guardsOf = (host) => helpersOf(host).filter((pid) => isAlive(pid) && argsOf(pid)[1] === '__group-guard')
+
+/** The command line; empty of a zombie. */
+export function argsOf(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').slice(0, -1)
+  } catch {
+    return []
+  }
+}
+
 export function comm(pid) {
   try {
     return readFileSync(`/proc/${pid}/comm`, 'utf8').trim()

@@ -1,0 +1,846 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { getEventListeners, once } from 'node:events'
+import { chmodSync, copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import test from 'ava'
+import { guard, HoldfastError, notices, running } from '../dist/index.js'
+import {
+  childrenOf,
+  descriptors,
+  gone,
+  guardsOf,
+  isAlive,
+  marked,
+  newMark,
+  noneMarked,
+  stat,
+  statusOf,
+  until,
+} from './support/facts.mjs'
+import { compiled, fixture } from './support/fixtures.mjs'
+import { ends, guardHost, orderedHost, ownGroup, shellOf, users } from './support/guard.mjs'
+import { linesOf } from './support/lines.mjs'
+import { folder, killMarked, suite } from './support/suite.mjs'
+
+const { env } = suite(test)
+
+/** Two sleepers below a shell: three in the group, and the word that all are there. */
+const TWO = { start: shellOf('sleep 60 & sleep 60 & wait'), count: 3 }
+
+/** A shell in a group of its own, as a child of this process, with a mark of its own. */
+function lead(t, script, { stdio = ['pipe', 'pipe', 'ignore'], detached = true } = {}) {
+  const mark = newMark()
+  const child = spawn('bash', ['-c', script], { detached, stdio, env: { ...env, MARK: mark } })
+  t.teardown(() => child.kill('SIGKILL'))
+  return Object.assign(child, { mark, live: () => marked(mark) })
+}
+
+const livesOn = (t, ...pids) => t.deepEqual(pids.filter(isAlive), pids)
+
+// ---- who uses it, and what becomes of it
+for (const [user, form] of Object.entries({ ...users, 'a group in the session of the host': ownGroup }))
+  for (const [end, come] of Object.entries(ends))
+    test(`${user}: everything in the group is ended by ${end}`, async (t) => {
+      await come(t, await guardHost(t, form, { early: true }))
+    })
+
+for (const [how, code] of Object.entries({
+  'process.exit()': 'process.exit(3)',
+  'an uncaught exception': "setImmediate(() => { throw new Error('uncaught') }); await new Promise(() => {})",
+  'process.abort()': 'process.abort()',
+  'the end of its work': 'process.stdin.destroy(); child.unref(); return new Promise(() => {})',
+}))
+  test(`C01 C02 the host ends by ${how}`, async (t) => {
+    const host = await guardHost(t, { start: shellOf('sh -c "sleep 60; true" & sleep 60; true'), count: 4 })
+    host.tell(code)
+    await host.exited
+    await noneMarked(host.mark)
+    await gone([host.guard])
+    t.pass()
+  })
+
+test('C02 the host ends by SIGSEGV, SIGTERM, SIGHUP', async (t) => {
+  for (const signal of ['SIGSEGV', 'SIGTERM', 'SIGHUP']) {
+    const host = await guardHost(t, TWO)
+    host.kill(signal)
+    t.is((await host.exited).signal, signal)
+    await noneMarked(host.mark)
+  }
+})
+
+const DEAF = `const child = plain(process.execPath, [${JSON.stringify(fixture('stubborn.mjs'))}], {
+  detached: true, stdio: ['pipe', 'pipe', 'inherit'],
+})
+const heard = []
+child.stdout.setEncoding('utf8').on('data', (text) => heard.push(...text.trim().split('\\n')))
+while (!heard.includes('ready')) await once(child.stdout, 'data')`
+
+test('C03 one that ignores SIGTERM gets it once, and is killed after the grace time', async (t) => {
+  const host = await guardHost(t, { start: DEAF, count: 1 })
+  const began = Date.now()
+  const report = await host.do('return group.end({ grace: 300 })')
+  t.true(Date.now() - began >= 300)
+  t.like(report, { outcome: 'ended', reason: 'end' })
+  await host.do("if (child.signalCode === null) await once(child, 'close')")
+  t.is(await host.do('return child.signalCode'), 'SIGKILL')
+  t.deepEqual(await host.do('return heard'), ['ready', 'SIGTERM'])
+})
+
+test('C03 one that ignores SIGTERM and the end of its stdin is ended by host death', async (t) => {
+  const host = await guardHost(t, { start: DEAF, count: 1 })
+  host.kill()
+  await host.exited
+  await noneMarked(host.mark)
+  t.pass()
+})
+
+test('end() gives the signal that it is told to, and time to follow it', async (t) => {
+  const child = lead(t, `trap 'echo INT; exit 5' INT; echo up; while :; do sleep 0.1; done`)
+  const lines = linesOf(child.stdout)
+  t.is(await lines.next(), 'up')
+  const group = await guard(child)
+  t.like(await group.end({ signal: 'SIGINT', grace: 60_000 }), { outcome: 'ended', reason: 'end' })
+  t.is(await lines.next(), 'INT')
+  if (child.exitCode === null) await once(child, 'exit')
+  t.is(child.exitCode, 5)
+})
+
+test('C13 the sweep after the exit of the leader needs no event loop', async (t) => {
+  const fifo = join(folder(t), 'fifo')
+  execFileSync('mkfifo', [fifo])
+  const host = await guardHost(t, TWO)
+  host.tell(`process.kill(child.pid, 'SIGKILL'); fs.readFileSync(${JSON.stringify(fifo)}); return group.ended`)
+  // The host stands until somebody writes.
+  await until(() => host.others().length === 0, 'the end of the group')
+  t.is(stat(host.leader)?.state, 'Z')
+  writeFileSync(fifo, '\n')
+  t.like(await host.answer(), { outcome: 'ended', reason: 'exit', leftoverCount: 2 })
+})
+
+test('C05 what is left when the leader has left by itself is ended as well', async (t) => {
+  const child = lead(t, 'sleep 60 & sleep 60 & read _; exit 7')
+  await until(() => child.live().length === 3, 'the shell and its children')
+  const group = await guard(child)
+  child.stdin.end()
+  const report = await group.ended
+  t.like(report, { outcome: 'ended', mechanism: 'group', by: 'guard', reason: 'exit', leftoverCount: 2 })
+  t.deepEqual(
+    report.leftovers.map(({ name }) => name),
+    ['sleep', 'sleep'],
+  )
+  t.deepEqual(child.live(), [])
+  if (child.exitCode === null) await once(child, 'exit')
+  t.is(child.exitCode, 7)
+})
+
+test('a group that comes to its end by itself leaves a report without leftovers', async (t) => {
+  const child = lead(t, 'read _')
+  const group = await guard(child)
+  child.stdin.end()
+  t.like(await group.ended, { outcome: 'ended', reason: 'exit', leftoverCount: 0, leftovers: [] })
+})
+
+test('C05 a leader that exits before guard() is ready', async (t) => {
+  for (let round = 0; round < 10; round++) {
+    const child = lead(t, 'sleep 60 & exit 0', { stdio: 'ignore' })
+    // Held in time, or dead in time; in both cases what is told is true.
+    const group = await guard(child).catch((error) => error)
+    if (group instanceof Error) {
+      t.is(group.code, 'ERR_HOLDFAST_GUARD', group.message)
+      for (const pid of child.live()) killMarked(pid, child.mark)
+      await noneMarked(child.mark)
+    } else {
+      t.like(await group.ended, { outcome: 'ended', reason: 'exit' })
+      t.deepEqual(child.live(), [])
+    }
+  }
+})
+
+test('C26 a leader whose first thread has left is alive', async (t) => {
+  const program = compiled(t, 'leaderless')
+  if (program === undefined) return
+  const child = lead(t, `exec ${program}`)
+  await once(child.stdout, 'data')
+  await until(() => stat(child.pid).state === 'Z', 'the exit of the first thread')
+  const group = await guard(child)
+  t.true(isAlive(child.pid))
+  t.like(await group.end({ grace: 0 }), { outcome: 'ended', reason: 'end' })
+  t.false(isAlive(child.pid))
+})
+
+test('C22 what is stopped is ended', async (t) => {
+  const child = lead(t, 'sleep 60 & echo $!; wait')
+  const sleeper = Number(await linesOf(child.stdout).next())
+  const group = await guard(child)
+  for (const pid of [sleeper, child.pid]) process.kill(pid, 'SIGSTOP')
+  await until(() => stat(sleeper).state === 'T' && stat(child.pid).state === 'T', 'both stopped')
+  t.like(await group.end(), { outcome: 'ended', reason: 'end' })
+  t.deepEqual(child.live(), [])
+})
+
+// ---- what has left the group
+test('C20 what has left the group and hangs on it by its parents is ended', async (t) => {
+  for (const end of ['end', 'host']) {
+    const start = shellOf('setsid sleep 60 & bash -c "setsid sleep 60 & wait" & wait')
+    const host = await guardHost(t, {
+      start,
+      count: 4,
+      isSettled: (pids) => pids.filter((pid) => stat(pid)?.session === pid).length === 3,
+    })
+    if (end === 'host') host.kill()
+    else t.like(await host.do('return group.end()'), { outcome: 'ended', reason: 'end' })
+    await until(() => host.others().length === 0, 'the end of all')
+  }
+})
+
+test('C20 an orphan that has left the group is not seen, and not claimed to be', async (t) => {
+  const start = shellOf('(setsid sleep 60 &); sleep 60; true')
+  const host = await guardHost(t, {
+    start,
+    count: 3,
+    isSettled: (pids) => pids.filter((pid) => stat(pid)?.session === pid).length === 2,
+  })
+  const orphan = host.members.find((pid) => pid !== host.leader && stat(pid).session !== host.leader)
+  t.truthy(orphan)
+  await until(() => !host.members.includes(stat(orphan).ppid), 'its parent is none of them')
+  const report = await host.do('return group.end()')
+  t.like(report, { outcome: 'ended', mechanism: 'group', leftoverCount: 1 })
+  t.deepEqual(host.others(), [orphan])
+  killMarked(orphan, host.mark)
+  await until(() => host.others().length === 0, 'the end of the orphan')
+})
+
+// ---- background: 'keep'
+test("C40 background 'keep': what is left when the leader exits runs on until end()", async (t) => {
+  const host = await guardHost(
+    t,
+    { start: shellOf('sleep 60 & sleep 60 & read _', ['pipe', 'ignore', 'inherit']), count: 3 },
+    {
+      options: "{ background: 'keep' }",
+    },
+  )
+  await host.do("child.stdin.end(); await once(child, 'exit')")
+  t.is(host.others().length, 2)
+  t.like(await host.do('return group.end()'), { outcome: 'ended', reason: 'end', leftoverCount: 2 })
+  t.deepEqual(host.others(), [])
+})
+
+test("C40 background 'keep': what is left runs on until the host dies", async (t) => {
+  const host = await guardHost(
+    t,
+    { start: shellOf('sleep 60 & sleep 60 & read _', ['pipe', 'ignore', 'inherit']), count: 3 },
+    {
+      options: "{ background: 'keep' }",
+    },
+  )
+  await host.do("child.stdin.end(); await once(child, 'exit')")
+  livesOn(t, ...host.members.filter((pid) => pid !== host.leader))
+  host.kill()
+  await noneMarked(host.mark)
+  await gone([host.guard])
+})
+
+test("C40 background 'keep': the last process leaves by itself", async (t) => {
+  const child = lead(t, '(read _ <&3; true) & read _; exit 0', { stdio: ['pipe', 'ignore', 'ignore', 'pipe'] })
+  await until(() => child.live().length === 2, 'both')
+  const group = await guard(child, { background: 'keep' })
+  child.stdin.end()
+  await once(child, 'exit')
+  t.is(child.live().length, 1)
+  child.stdio[3].end()
+  t.like(await group.ended, { outcome: 'ended', reason: 'exit', leftoverCount: 0 })
+})
+
+// ---- end(), release(), abort
+test('C04 end() at once, twice, and after the end', async (t) => {
+  const child = lead(t, 'sleep 60 & sleep 60 & wait')
+  const group = await guard(child)
+  const both = await Promise.all([group.end(), group.end()])
+  t.like(both[0], { outcome: 'ended', reason: 'end', by: 'guard' })
+  t.is(both[1], both[0])
+  t.deepEqual(child.live(), [])
+  t.is(await group.end(), both[0])
+  t.is(await group.end({ signal: 'SIGKILL', grace: 0 }), both[0])
+  t.is(await group.ended, both[0])
+  t.is(await group.release(), both[0])
+  await group[Symbol.asyncDispose]()
+})
+
+test('C04 a second end() shortens the first, and never lengthens it', async (t) => {
+  const child = lead(t, `trap '' TERM; echo up; while :; do sleep 1; done`)
+  await once(child.stdout, 'data')
+  const group = await guard(child)
+  const first = group.end({ grace: 60_000 })
+  const second = group.end({ grace: 0 })
+  const third = group.end({ grace: 60_000 })
+  t.like(await first, { outcome: 'ended', reason: 'end' })
+  t.is(await second, await first)
+  t.is(await third, await first)
+})
+
+test('end() takes no wrong option, and does nothing then', async (t) => {
+  const child = lead(t, 'sleep 60')
+  const group = await guard(child)
+  t.throws(() => group.end({ grace: -1 }), { code: 'ERR_OUT_OF_RANGE' })
+  t.throws(() => group.end({ signal: 'SIGNONE' }), { code: 'ERR_UNKNOWN_SIGNAL' })
+  t.throws(() => group.end({ signal: 0 }), { code: 'ERR_UNKNOWN_SIGNAL' })
+  t.true(isAlive(child.pid))
+  await group.end()
+})
+
+test('dispose ends the group, and waits for it', async (t) => {
+  const child = lead(t, 'sleep 60 & sleep 60 & wait')
+  await until(() => child.live().length === 3, 'all of it')
+  const group = await guard(child)
+  await group[Symbol.asyncDispose]()
+  t.deepEqual(child.live(), [])
+  t.like(await group.ended, { reason: 'end' })
+})
+
+test('C41 release(): the group lives on after the host is gone', async (t) => {
+  const host = await guardHost(t, TWO)
+  const report = await host.do('return group.release()')
+  t.like(report, { outcome: 'released', mechanism: 'group', by: 'guard', reason: 'release', leftoverCount: 0 })
+  t.is(report.notice, undefined)
+  await until(() => guardsOf(host.pid).length === 0, 'the end of the guard')
+  host.kill()
+  await host.exited
+  livesOn(t, ...host.members)
+  for (const pid of host.members) killMarked(pid, host.mark)
+  await noneMarked(host.mark)
+})
+
+test('C41 release(), and the host is gone before it can be answered', async (t) => {
+  const host = await guardHost(t, TWO)
+  // What was written before the end of the pipe is read before it.
+  host.tell("group.release(); process.kill(process.pid, 'SIGKILL')")
+  await host.exited
+  await gone([host.guard])
+  livesOn(t, ...host.members)
+  for (const pid of host.members) killMarked(pid, host.mark)
+  await noneMarked(host.mark)
+})
+
+test('release() after end() lets nothing go, and says so; end() after release() ends nothing', async (t) => {
+  const child = lead(t, 'sleep 60')
+  const group = await guard(child)
+  const [ended, released] = await Promise.all([group.end(), group.release()])
+  t.is(released, ended)
+  t.like(ended, { outcome: 'ended', reason: 'end', notice: notices.release })
+
+  const other = lead(t, 'sleep 60')
+  const letGo = await guard(other)
+  const [first, second] = await Promise.all([letGo.release(), letGo.end()])
+  t.is(second, first)
+  t.like(first, { outcome: 'released', reason: 'release' })
+  t.true(isAlive(other.pid))
+})
+
+test('an aborted signal ends the group, and keeps no listener', async (t) => {
+  const controller = new AbortController()
+  const { signal } = controller
+  const child = lead(t, 'sleep 60 & sleep 60 & wait')
+  await until(() => child.live().length === 3, 'all of it')
+  const group = await guard(child, { signal })
+  t.is(getEventListeners(signal, 'abort').length, 1)
+  controller.abort()
+  t.like(await group.ended, { outcome: 'ended', reason: 'abort', by: 'guard' })
+  t.deepEqual(child.live(), [])
+  t.is(getEventListeners(signal, 'abort').length, 0)
+  t.like(await group.end(), { reason: 'abort' })
+})
+
+test('a signal that is aborted while guard() waits', async (t) => {
+  const controller = new AbortController()
+  const child = lead(t, 'sleep 60 & sleep 60 & wait')
+  const guarding = guard(child, { signal: controller.signal })
+  controller.abort()
+  t.like(await (await guarding).ended, { outcome: 'ended', reason: 'abort' })
+  t.deepEqual(child.live(), [])
+})
+
+test('C62 C75 a signal keeps no listener after any end, and one for all', async (t) => {
+  const { signal } = new AbortController()
+  const children = [1, 2, 3].map(() => lead(t, 'read _'))
+  const groups = await Promise.all(children.map((child) => guard(child, { signal })))
+  t.is(getEventListeners(signal, 'abort').length, 1)
+  children[0].stdin.end()
+  await groups[0].ended
+  await groups[1].end()
+  t.is(getEventListeners(signal, 'abort').length, 1)
+  await groups[2].release()
+  t.is(getEventListeners(signal, 'abort').length, 0)
+  const own = spawn('sleep', ['50'], { stdio: 'ignore', env })
+  t.teardown(() => own.kill('SIGKILL'))
+  await t.throwsAsync(guard(own, { signal }), { code: 'ERR_HOLDFAST_GUARD' })
+  t.is(getEventListeners(signal, 'abort').length, 0)
+})
+
+test('C62 a signal that was aborted before: nothing is started, and the child runs on', async (t) => {
+  const child = lead(t, 'sleep 60')
+  const reason = new Error('why')
+  const signal = AbortSignal.abort(reason)
+  const error = await t.throwsAsync(guard(child, { signal }), { name: 'AbortError', code: 'ABORT_ERR' })
+  t.is(error.cause, reason)
+  t.true(error.ran)
+  t.is(getEventListeners(signal, 'abort').length, 0)
+  t.deepEqual(guardsOf(process.pid), [])
+  t.true(isAlive(child.pid))
+})
+
+// ---- the guard itself
+test('C56 SIGTERM, SIGHUP, SIGINT and their like to a guard: nothing happens', async (t) => {
+  const host = await guardHost(t, TWO)
+  const signals = ['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGPIPE', 'SIGTSTP', 'SIGTTIN', 'SIGTTOU']
+  for (const signal of signals) process.kill(host.guard, signal)
+  const ignored = BigInt(`0x${statusOf(host.guard, 'SigIgn')}`)
+  for (const number of [15, 1, 2, 3, 13, 20, 21, 22]) t.is((ignored >> BigInt(number - 1)) & 1n, 1n, `signal ${number}`)
+  livesOn(t, host.guard, ...host.members)
+  t.not(stat(host.guard).state, 'T')
+  t.like(await host.do('return group.end()'), { outcome: 'ended', by: 'guard', reason: 'end' })
+  t.is(host.held().length, 1)
+})
+
+test('a guard is outside: in a group of its own, and with none of the pipes of the child or the host', async (t) => {
+  const child = lead(t, 'sleep 60 & wait', { stdio: ['pipe', 'pipe', 'pipe', 'pipe'] })
+  const group = await guard(child)
+  const [pid] = guardsOf(process.pid)
+  t.is(stat(pid).pgrp, pid)
+  const held = [...descriptors(pid).values()]
+  const foreign = new Set([...descriptors(child.pid).values(), ...descriptors(process.pid).values()])
+  foreign.delete('/dev/null')
+  for (const what of foreign) if (/^(pipe|socket):/.test(what)) t.false(held.includes(what), what)
+  // So that the streams end with the group.
+  const closed = once(child, 'close')
+  await group.end()
+  await closed
+  await until(() => statusOf(pid, 'Name') === undefined, 'the end of the guard')
+})
+
+test('a guard that is killed is replaced, each time, and host death still ends the group', async (t) => {
+  const host = await guardHost(t, TWO)
+  let guardian = host.guard
+  for (let count = 2; count < 6; count++) {
+    process.kill(guardian, 'SIGKILL')
+    await host.nowHeld(count)
+    t.deepEqual(guardsOf(host.pid).length, 1)
+    t.not(guardsOf(host.pid)[0], guardian)
+    guardian = guardsOf(host.pid)[0]
+    livesOn(t, ...host.members)
+  }
+  // None of them is left as a zombie.
+  t.deepEqual(childrenOf(host.pid).sort(), [host.leader, guardian].sort())
+  host.kill()
+  await noneMarked(host.mark)
+  await gone([guardian])
+})
+
+test('a guard that is killed is replaced, and the leader’s exit, end() and release() reach the new one', async (t) => {
+  for (const [code, expected] of [
+    ["process.kill(child.pid, 'SIGKILL'); return group.ended", { outcome: 'ended', reason: 'exit', leftoverCount: 2 }],
+    ['return group.end()', { outcome: 'ended', reason: 'end', leftoverCount: 2 }],
+    ['return group.release()', { outcome: 'released', reason: 'release' }],
+  ]) {
+    const host = await guardHost(t, TWO)
+    process.kill(host.guard, 'SIGKILL')
+    await host.nowHeld(2)
+    t.like(await host.do(code), { ...expected, by: 'guard' })
+    for (const pid of host.others()) killMarked(pid, host.mark)
+    await until(() => host.others().length === 0, 'the end of all')
+  }
+})
+
+test('a guard that is killed while it ends the group: the next one does it, within the same time', async (t) => {
+  const host = await guardHost(t, { start: DEAF, count: 1 })
+  // Stopped: what it is asked to do is lost with it.
+  process.kill(host.guard, 'SIGSTOP')
+  await until(() => stat(host.guard).state === 'T', 'a guard that is stopped')
+  await host.do('setImmediate(() => group.end({ grace: 500 }))')
+  process.kill(host.guard, 'SIGKILL')
+  const report = await host.do('return group.ended')
+  t.like(report, { outcome: 'ended', by: 'guard', reason: 'end' })
+  t.is(host.held().length, 2)
+  t.deepEqual(await host.do('return heard'), ['ready', 'SIGTERM'])
+})
+
+test('a guard that is killed while the leader exits', async (t) => {
+  const host = await guardHost(t, TWO)
+  process.kill(host.guard, 'SIGSTOP')
+  await until(() => stat(host.guard).state === 'T', 'a guard that is stopped')
+  await host.do("process.kill(child.pid, 'SIGKILL'); await once(child, 'exit')")
+  t.is(host.others().length, 2)
+  process.kill(host.guard, 'SIGKILL')
+  const report = await host.do('return group.ended')
+  // The next one has the leader's name, which outlives its number; or says what it cannot know.
+  if (report.outcome === 'ended') {
+    t.like(report, { by: 'guard', reason: 'exit', leftoverCount: 2 })
+    t.deepEqual(host.others(), [])
+  } else {
+    t.like(report, { outcome: 'unconfirmed', by: 'host', reason: 'keeper-gone', notice: notices.end })
+    for (const pid of host.others()) killMarked(pid, host.mark)
+  }
+  await until(() => host.others().length === 0, 'the end of all')
+})
+
+// ---- helpers that are none
+const NATIVE = fileURLToPath(new URL('../npm/linux-x64-gnu/', import.meta.url))
+const HELPER = 'holdfast-helper'
+
+/** A folder like the platform package's. */
+function packaged(t) {
+  const at = join(folder(t), 'native')
+  mkdirSync(at)
+  for (const name of ['holdfast.linux-x64-gnu.node', 'package.json', HELPER])
+    copyFileSync(join(NATIVE, name), join(at, name))
+  return { helper: join(at, HELPER), env: { HOLDFAST_BINARY_PATH: at } }
+}
+
+for (const [what, make] of Object.entries({
+  'is missing': (path) => rmSync(path),
+  'leaves without a word': (path) => copyFileSync('/bin/true', path),
+  'cannot be executed': (path) => writeFileSync(path, 'no program'),
+  'says something else': (path) => writeFileSync(path, '#!/bin/sh\necho hello >&0\necho hello\n'),
+}))
+  test(`bad helper: one that ${what}: guard() rejects, and the child runs on`, async (t) => {
+    const { helper, env } = packaged(t)
+    rmSync(helper)
+    copyFileSync(join(NATIVE, HELPER), helper)
+    make(helper)
+    const host = await orderedHost(t, shellOf('sleep 60 & wait'), { env })
+    const error = await host.error('await guard(child)')
+    t.like(error, { name: 'HoldfastError', code: 'ERR_HOLDFAST_NO_HELPER', step: 'helper', ran: true })
+    t.regex(error.message, /^guard \d+: it is not guarded, since no holdfast helper could do it: \S/)
+    t.is(host.others().length, 2)
+    t.deepEqual(childrenOf(host.pid), [await host.do('return child.pid')])
+    for (const pid of host.others()) killMarked(pid, host.mark)
+  })
+
+test('bad helper: one that says nothing is given up', async (t) => {
+  const { helper, env } = packaged(t)
+  const host = await orderedHost(t, shellOf('sleep 60 & wait'), { env })
+  rmSync(helper)
+  writeFileSync(helper, '#!/bin/sh\nread -r line\n')
+  chmodSync(helper, 0o755)
+  t.like(await host.error('await guard(child)'), { code: 'ERR_HOLDFAST_NO_HELPER', ran: true })
+  t.is(host.others().length, 2)
+  for (const pid of host.others()) killMarked(pid, host.mark)
+})
+
+test('a guard that cannot be replaced: unconfirmed, with the notice', async (t) => {
+  for (const follower of [undefined, '/bin/true']) {
+    const { helper, env } = packaged(t)
+    const host = await guardHost(t, TWO, { env })
+    rmSync(helper)
+    if (follower !== undefined) copyFileSync(follower, helper)
+    process.kill(host.guard, 'SIGKILL')
+    t.like(await host.do('return group.ended'), {
+      outcome: 'unconfirmed',
+      mechanism: 'group',
+      by: 'host',
+      reason: 'keeper-gone',
+      notice: notices.end,
+    })
+    t.like(await host.do('return group.end()'), { outcome: 'unconfirmed' })
+    livesOn(t, ...host.members)
+    for (const pid of host.members) killMarked(pid, host.mark)
+    await until(() => host.others().length === 0, 'the end of all')
+  }
+})
+
+test('a guard that is gone before release() could be handed over: unconfirmed, with the notice of that', async (t) => {
+  const { helper, env } = packaged(t)
+  const host = await guardHost(t, TWO, { env })
+  process.kill(host.guard, 'SIGSTOP')
+  await until(() => stat(host.guard).state === 'T', 'a guard that is stopped')
+  await host.do('group.release()')
+  rmSync(helper)
+  process.kill(host.guard, 'SIGKILL')
+  t.like(await host.do('return group.ended'), {
+    outcome: 'unconfirmed',
+    by: 'host',
+    reason: 'keeper-gone',
+    notice: notices.release,
+  })
+  livesOn(t, ...host.members)
+  for (const pid of host.members) killMarked(pid, host.mark)
+})
+
+// ---- in the host
+test('C64 a guard does not keep its host alive; a promise of its end does', async (t) => {
+  const start = `${shellOf("trap '' TERM; while :; do sleep 1; done")}
+    const group = await guard(child)
+    child.unref()
+    const told = ({ outcome }) => fs.writeSync(2, outcome + '\\n')
+  `
+  const leave = 'process.stdin.destroy(); return new Promise(() => {})'
+  const idle = await orderedHost(t, start)
+  idle.tell(leave)
+  t.deepEqual(await idle.exited, { code: 0, signal: null })
+  await noneMarked(idle.mark)
+
+  for (const [code, outcome] of [
+    ['group.end({ grace: 300 }).then(told)', 'ended'],
+    ["group.ended.then(told); child.kill('SIGKILL')", 'ended'],
+    ['group.release().then(told)', 'released'],
+  ]) {
+    const waiting = await orderedHost(t, start)
+    waiting.tell(`${code}; ${leave}`)
+    t.deepEqual(await waiting.exited, { code: 0, signal: null })
+    await until(() => waiting.said.includes(outcome), 'the word of the end')
+    for (const pid of waiting.others()) killMarked(pid, waiting.mark)
+    await noneMarked(waiting.mark)
+  }
+})
+
+test('C74 an AsyncLocalStorage store is kept', async (t) => {
+  const { AsyncLocalStorage } = await import('node:async_hooks')
+  const storage = new AsyncLocalStorage()
+  const child = lead(t, 'sleep 60')
+  await storage.run('mine', async () => {
+    const group = await guard(child)
+    t.is(storage.getStore(), 'mine')
+    await group.end()
+    t.is(storage.getStore(), 'mine')
+  })
+})
+
+test('C65 a worker thread is terminated: its groups are ended, the main thread’s are not', async (t) => {
+  const worker = `
+    const { parentPort, workerData } = require('node:worker_threads')
+    const { spawn } = require('node:child_process')
+    const { guard } = require(workerData)
+    const child = spawn('bash', ['-c', 'sleep 60 & sleep 60 & wait'], { detached: true, stdio: 'ignore' })
+    guard(child).then(() => parentPort.postMessage(child.pid))
+  `
+  const host = await guardHost(t, TWO)
+  const theirs = await host.do(`
+    const { Worker } = require('node:worker_threads')
+    globalThis.worker = new Worker(${JSON.stringify(worker)}, { eval: true, workerData: require.resolve(${JSON.stringify(fileURLToPath(new URL('../dist/index.js', import.meta.url)))}) })
+    return (await once(worker, 'message'))[0]
+  `)
+  await until(() => host.others().length === 6, 'both groups')
+  t.true(isAlive(theirs))
+  await host.do('return worker.terminate()')
+  await until(() => host.others().length === 3, 'the end of the group of the worker')
+  livesOn(t, ...host.members)
+  t.like(await host.do('return group.end()'), { outcome: 'ended', reason: 'end' })
+  await until(() => guardsOf(host.pid).length === 0, 'the end of both guards')
+})
+
+test('C07 a hundred guards leave neither descriptor nor zombie in their host', async (t) => {
+  const many = (count) => `
+    const children = Array.from({ length: ${count} }, () => plain('sleep', ['60'], { detached: true, stdio: 'ignore' }))
+    const exits = children.map((child) => once(child, 'exit'))
+    const groups = await Promise.all(children.map((child) => guard(child)))
+    // By each of the ends.
+    children.filter((_, index) => index % 2).forEach((child) => child.kill('SIGKILL'))
+    const reports = await Promise.all(groups.map((group, index) => (index % 2 ? group.ended : group.end())))
+    await Promise.all(exits)
+    return reports.filter(({ outcome, by }) => outcome === 'ended' && by === 'guard').length
+  `
+  const host = await orderedHost(t, '')
+  t.is(await host.do(many(2)), 2)
+  await until(() => childrenOf(host.pid).length === 0, 'no child, zombies included')
+  const before = [...descriptors(host.pid).values()].length
+  t.is(await host.do(many(100)), 100)
+  await until(() => childrenOf(host.pid).length === 0, 'no child, zombies included')
+  t.is([...descriptors(host.pid).values()].length, before)
+})
+
+test('C69 the leader exits while end() is on its way: the report always arrives', async (t) => {
+  const host = await orderedHost(t, '')
+  const reports = await host.do(`
+    const reports = []
+    for (let round = 0; round < 40; round++) {
+      const child = plain('bash', ['-c', 'sleep 60 & read _'], { detached: true, stdio: ['pipe', 'ignore', 'ignore'] })
+      const group = await guard(child)
+      child.stdin.end()
+      for (let turn = 0; turn < round % 8; turn++) await new Promise((resolve) => setImmediate(resolve))
+      reports.push(await group.end({ grace: 60_000 }))
+    }
+    return reports
+  `)
+  for (const report of reports) {
+    t.like(report, { outcome: 'ended', by: 'guard' })
+    t.true(['exit', 'end'].includes(report.reason))
+  }
+  t.is(host.held().length, 40)
+  await until(() => host.others().length === 0, 'the end of all')
+})
+
+test('the IPC channel of a forked child works on', async (t) => {
+  const host = await guardHost(t, users['child_process.fork with IPC'])
+  t.is(await host.do("child.send('round'); return (await once(child, 'message'))[0]"), 'round')
+  t.like(await host.do('return group.end()'), { outcome: 'ended' })
+  t.false(await host.do("if (child.connected) await once(child, 'disconnect'); return child.connected"))
+})
+
+test('running() does not list a guard', async (t) => {
+  const child = lead(t, 'sleep 60')
+  const group = await guard(child)
+  t.is(group.group, child.pid)
+  t.deepEqual(running(), [])
+  await group.end()
+})
+
+test('the number of a child is as good as its handle', async (t) => {
+  const child = lead(t, 'sleep 60')
+  const group = await guard(child.pid)
+  t.is(group.group, child.pid)
+  t.like(await group.end(), { outcome: 'ended' })
+})
+
+// ---- C30
+/** In a pid namespace of its own, where a signal to everybody would reach nobody else. */
+const NAMESPACE = [
+  ...['unshare', '--pid', '--mount', '--fork', '--kill-child', '--mount-proc'],
+  ...['sh', '-c', '"$@"; exit', 'sh'],
+]
+
+test('C30 guard() takes no wrong pid, and signals nothing', async (t) => {
+  const host = await orderedHost(
+    t,
+    `
+    const own = plain('sleep', ['50'], { stdio: 'ignore' })
+    const stranger = plain('sleep', ['50'], { stdio: 'ignore', detached: true })
+    const unstarted = plain('/no/such/program')
+    const caught = []
+    for (const name of ['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGCONT']) process.on(name, () => caught.push(name))
+    await Promise.all([once(own, 'spawn'), once(stranger, 'spawn'), once(unstarted, 'error')])
+    `,
+    { command: [...NAMESPACE, process.execPath] },
+  )
+  const answer = await host.do(`
+    const codes = {}
+    const wrong = { 0: 0, 1: 1, '-1': -1, NaN: NaN, 1.5: 1.5, '2^31': 2 ** 31, '2^32': 2 ** 32, Infinity, negative: -stranger.pid,
+      own: process.pid, text: String(stranger.pid), bigint: BigInt(stranger.pid), null: null, nothing: undefined }
+    for (const [name, pid] of Object.entries(wrong)) {
+      const all = []
+      for (const target of [pid, { pid }]) all.push(await guard(target).then(() => 'taken', (error) => error.code))
+      codes[name] = all
+    }
+    const handles = { unstarted, object: {}, function: () => {}, inOwnGroup: own, numberInOwnGroup: own.pid }
+    for (const [name, target] of Object.entries(handles)) codes[name] = await guard(target).then(() => 'taken', (error) => error.code)
+    const options = { null: null, text: 'keep', signal: { signal: {} }, background: { background: 'release' } }
+    for (const [name, value] of Object.entries(options)) codes['option ' + name] = await guard(stranger, value).then(() => 'taken', (error) => error.code)
+    // What would have been caught, or have ended them, has been by now.
+    process.kill(process.pid, 'SIGCONT')
+    while (caught.length === 0) await new Promise((resolve) => setImmediate(resolve))
+    const facts = { codes, caught, own: [own.exitCode, own.signalCode], stranger: [stranger.exitCode, stranger.signalCode] }
+    own.kill('SIGKILL')
+    stranger.kill('SIGKILL')
+    return facts
+  `)
+  const range = Array(2).fill('ERR_OUT_OF_RANGE')
+  const type = Array(2).fill('ERR_INVALID_ARG_TYPE')
+  const value = Array(2).fill('ERR_INVALID_ARG_VALUE')
+  t.deepEqual(answer.codes, {
+    0: range,
+    1: range,
+    '-1': range,
+    NaN: range,
+    1.5: range,
+    '2^31': range,
+    '2^32': range,
+    Infinity: range,
+    negative: range,
+    own: value,
+    text: type,
+    bigint: type,
+    null: type,
+    nothing: ['ERR_INVALID_ARG_TYPE', 'ERR_INVALID_ARG_VALUE'],
+    unstarted: 'ERR_INVALID_ARG_VALUE',
+    object: 'ERR_INVALID_ARG_VALUE',
+    function: 'ERR_INVALID_ARG_TYPE',
+    inOwnGroup: 'ERR_HOLDFAST_GUARD',
+    numberInOwnGroup: 'ERR_HOLDFAST_GUARD',
+    'option null': 'ERR_INVALID_ARG_TYPE',
+    'option text': 'ERR_INVALID_ARG_TYPE',
+    'option signal': 'ERR_INVALID_ARG_TYPE',
+    'option background': 'ERR_INVALID_ARG_VALUE',
+  })
+  t.deepEqual(answer.caught, ['SIGCONT'])
+  t.deepEqual([answer.own, answer.stranger], [Array(2).fill(null), Array(2).fill(null)])
+})
+
+/** Refused, for this reason, with the way out; nothing was started, and nothing was signalled. */
+async function isRefused(t, target, reason) {
+  const error = await t.throwsAsync(guard(target), { code: 'ERR_HOLDFAST_GUARD' }, `${reason}`)
+  t.true(HoldfastError.is(error))
+  t.like(error, { step: 'guard', ran: true })
+  t.regex(error.message, reason)
+  t.regex(error.message, /nothing was signalled/)
+  t.regex(error.message, /spawn\(\)/)
+  t.deepEqual(guardsOf(process.pid), [])
+}
+
+test('C30 a child in the group of the host', async (t) => {
+  const child = lead(t, 'sleep 60 & wait', { detached: false })
+  await until(() => child.live().length === 2, 'both')
+  const before = child.live()
+  await isRefused(t, child, /in the process group of this process/)
+  livesOn(t, ...before)
+  for (const pid of before) killMarked(pid, child.mark)
+})
+
+test('C30 processes that are no child of the host: its parent, a grandchild, the first process', async (t) => {
+  const child = lead(t, 'setsid bash -c "echo \\$\\$; exec sleep 60" & wait')
+  const grandchild = Number(await linesOf(child.stdout).next())
+  t.is(stat(grandchild).pgrp, grandchild)
+  await isRefused(t, grandchild, /not a child of this process/)
+  await isRefused(t, { pid: process.ppid }, /not a child of this process/)
+  livesOn(t, grandchild, process.ppid, child.pid)
+  killMarked(grandchild, child.mark)
+})
+
+test('C30 a call of holdfast is no child of the host', async (t) => {
+  const host = await orderedHost(t, "const child = spawn('sleep', ['60'], { stdio: 'ignore' })")
+  t.like(await host.error('await guard(child)'), { code: 'ERR_HOLDFAST_GUARD', ran: true })
+  t.regex((await host.error('await guard(child.pid)')).message, /not a child of this process/)
+  t.deepEqual(await host.do('return [child.exitCode, child.signalCode]'), [null, null])
+  t.like(await host.do('return child.end()'), { outcome: 'ended', by: 'keeper', reason: 'end' })
+})
+
+test('C30 a child that is dead: unreaped, reaped, by its handle and by its number', async (t) => {
+  const zombie = lead(t, 'sleep 60', { stdio: 'ignore' })
+  zombie.kill('SIGKILL')
+  // Nothing is reaped while this loop stands.
+  while (stat(zombie.pid)?.state !== 'Z');
+  await isRefused(t, zombie.pid, /has ended/)
+  if (zombie.signalCode === null) await once(zombie, 'exit')
+  await isRefused(t, zombie, /has ended/)
+  await isRefused(t, zombie.pid, /not a child of this process, or has been one/)
+})
+
+test('C30 a dead child with living ones in its group: they live on', async (t) => {
+  const child = lead(t, 'sleep 60 & echo $!; read _')
+  const sleeper = Number(await linesOf(child.stdout).next())
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  await isRefused(t, child.pid, /has been one/)
+  t.true(isAlive(sleeper))
+  killMarked(sleeper, child.mark)
+})
+
+test('C30 a child that does not lead the group that it is in', async (t) => {
+  const mark = newMark()
+  const python = (...args) => {
+    const options = { stdio: ['ignore', 'pipe', 'inherit'], env: { ...env, MARK: mark } }
+    const child = spawn('python3', [fixture('own-group.py'), ...args], options)
+    t.teardown(() => child.kill('SIGKILL'))
+    return child
+  }
+  const leader = python()
+  await once(leader.stdout, 'data')
+  const member = python(`${leader.pid}`)
+  await once(member.stdout, 'data')
+  t.is(stat(member.pid).pgrp, leader.pid)
+  const all = marked(mark)
+  t.is(all.length, 6)
+  await isRefused(t, member, /does not lead a process group/)
+  livesOn(t, ...all)
+  const group = await guard(leader)
+  t.like(await group.end(), { outcome: 'ended', leftoverCount: 5 })
+  t.deepEqual(marked(mark), [])
+})

@@ -1,0 +1,2 @@
+/** See engine.d.ts. */
+export {}

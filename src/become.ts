@@ -1,0 +1,14 @@
+/** This process becomes the helper, in one of its modes: nothing of Node stays in memory. */
+import { systemCode } from './errors'
+import { channelVariables, inheritedDescriptors } from './inherit'
+import * as messages from './messages'
+import { load } from './native-load'
+
+/** @throws Error or HoldfastError where it cannot; then nothing has changed */
+export function becomeHelper(mode: string, args: readonly string[]): never {
+  const { native, helper } = load()
+  if (helper.problem !== '') throw new Error(helper.problem)
+  const env = [...Object.entries(process.env).map(([key, value]) => `${key}=${value}`), ...channelVariables()]
+  const errno = native.execve(helper.path, ['holdfast-helper', mode, ...args], env, inheritedDescriptors())
+  throw new Error(messages.notReplaced(helper.path, systemCode(errno)))
+}

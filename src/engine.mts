@@ -1,0 +1,2 @@
+/** ESM over the CommonJS build. */
+import './engine.js'

@@ -1,0 +1,436 @@
+/**
+ * guard(): containing what somebody else started. A process outside the group, the guard, holds it and ends it; here
+ * is its handle. The addon names the leader by a pidfd before anything is awaited, so that its number cannot become
+ * another's, and starts the guard, which is then spoken with over one pipe, in lines:
+ *
+ *   guard to host   ready <held>       pin, pidfd or members: by what it holds the group
+ *                   refused <why>      instead of ready: it cannot hold it
+ *                   leftover <pid> <name>, survivor <pid> <name>
+ *                   <outcome> <reason> <microseconds> <leftovers>     the last line
+ *   host to guard   end <signal> <milliseconds to SIGKILL>, release; the end of the pipe is the host's death
+ *
+ * A guard that leaves without its last line has died, and another one takes its place. When that cannot be, nobody
+ * watches the group any more, and the report says `unconfirmed`.
+ */
+import { AsyncResource } from 'node:async_hooks'
+import { clearTimeout, setTimeout } from 'node:timers'
+import type { EndReport, Guard, ProcessInfo } from '../index'
+import { type Abortable, unwatchSignal, watchSignal } from './abort'
+import { type EndOptions, endNumbers, OWN } from './call'
+import { abortSignal, GRACE, oneOf, optionsOf, SIGTERM } from './command'
+import { debug } from './debug'
+import {
+  abortError,
+  guardError,
+  guardWithoutHelper,
+  type HoldfastError,
+  invalidType,
+  invalidValue,
+  outOfRange,
+  systemCode,
+} from './errors'
+import * as messages from './messages'
+import type { GuardStart } from './native'
+import { notices } from './notices'
+import { lent, Pipe, type PipeCall, Reader, type Sink, Writer } from './pipe'
+import { environment, hold, letGo, native, open } from './reactor'
+
+const MOST_PID = 2 ** 31 - 1
+/** It says so within milliseconds; what has not by then is stopped, or no guard. */
+const READY_WITHIN = 5000
+/** In a row, before they were ready. */
+const MOST_LOST = 2
+/** More without a line's end is not a guard speaking. */
+const LONGEST_LINE = 4096
+
+const READY = /^ready (pin|pidfd|members)$/
+const REFUSED = /^refused (\S+)$/
+const PROCESS = /^(leftover|survivor) (\d+) (.*)$/
+const LAST = /^(ended|unconfirmed|survivors|refused|released) (exit|end|release|host-gone) (\d+) (\d+)$/
+
+/** @see the declaration in index.d.ts. What is thrown in here rejects; nothing is awaited before the guard is started. */
+export async function guard(target: unknown, options?: unknown): Promise<Guard> {
+  const pid = pidOf(target)
+  const { signal: given, background } = optionsOf(options)
+  const signal = abortSignal(given)
+  const sweep = oneOf('background', background, ['end', 'keep']) !== 'keep'
+  if (signal?.aborted) throw abortError(signal, undefined, true)
+
+  const helper = helperFor(pid)
+  const start = native.guard(environment, helper, pid, sweep, GRACE)
+  if (start.problem !== '') throw refusal(pid, start)
+  return new Promise((resolve, reject) => {
+    new GuardedGroup(start, { pid, helper, sweep, signal }, { resolve, reject })
+  })
+}
+
+function pidOf(target: unknown): number {
+  const isNumber = typeof target === 'number'
+  if (!isNumber && (typeof target !== 'object' || target === null)) {
+    throw invalidType('target', 'a child process or a pid', target)
+  }
+  const name = isNumber ? 'target' : 'target.pid'
+  const pid = isNumber ? target : (target as { pid?: unknown }).pid
+  if (pid === undefined) throw invalidValue(name, 'is not set: the process was not started', pid)
+  if (typeof pid !== 'number') throw invalidType(name, 'of type number', pid)
+  // 0, 1 and negative ones name groups, or everybody.
+  if (!Number.isInteger(pid) || pid <= 1 || pid > MOST_PID) {
+    throw outOfRange(name, `an integer from 2 to ${MOST_PID}`, pid)
+  }
+  if (pid === process.pid) throw invalidValue(name, 'is this process itself', pid)
+  // Its number is free, and may be another child's.
+  if (!isNumber && hasExited(target as Exit)) throw guardError(pid, 'dead', 0)
+  return pid
+}
+
+interface Exit {
+  readonly exitCode?: unknown
+  readonly signalCode?: unknown
+}
+
+const hasExited = ({ exitCode, signalCode }: Exit) => typeof exitCode === 'number' || typeof signalCode === 'string'
+
+/** The path of the helper. @throws HoldfastError when there is none */
+function helperFor(pid: number): string {
+  let problem: string
+  try {
+    const helper = open()
+    if (helper.problem === '') return helper.path
+    problem = helper.problem
+  } catch (error) {
+    problem = (error as Error).message
+  }
+  throw guardWithoutHelper(pid, problem)
+}
+
+function refusal(pid: number, { problem, errno }: GuardStart): HoldfastError {
+  return messages.isGuardReason(problem)
+    ? guardError(pid, problem, errno)
+    : guardWithoutHelper(pid, messages.GUARD_LOST.start(systemCode(errno)), errno)
+}
+
+interface Wishes {
+  readonly pid: number
+  readonly helper: string
+  readonly sweep: boolean
+  readonly signal: AbortSignal | undefined
+}
+interface Settle {
+  resolve(guard: Guard): void
+  reject(error: unknown): void
+}
+/** The ladder, as it was asked for. */
+interface Ending {
+  readonly by: 'end' | 'abort'
+  readonly signal: number
+  /** By performance.now(). */
+  readonly killAt: number
+}
+
+class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
+  readonly begun = true
+  private phase: 'starting' | 'held' | 'over' = 'starting'
+  private readonly group: number
+  private readonly leader: number
+  private guard: GuardProcess
+  /** Guards that left before they were ready, in a row. */
+  private lost = 0
+  private ending: Ending | undefined
+  private wantsRelease = false
+  private isHolding = false
+  private settle!: (report: EndReport) => void
+  private readonly settled = new Promise<EndReport>((resolve) => {
+    this.settle = resolve
+  })
+
+  constructor(
+    start: GuardStart,
+    private readonly wishes: Wishes,
+    private readonly outcome: Settle,
+  ) {
+    super('HOLDFAST', { requireManualDestroy: true })
+    this.group = start.group
+    this.leader = start.leader
+    if (wishes.signal !== undefined) watchSignal(wishes.signal, this)
+    this.hold()
+    this.guard = new GuardProcess(start.pipe, this)
+    this.guard.listen()
+  }
+
+  // ---- what its guard says
+  onReady(held: string): void {
+    debug(messages.debugGuardReady(this.group, held))
+    this.lost = 0
+    if (this.phase !== 'starting') return
+    this.phase = 'held'
+    this.letGo()
+    this.outcome.resolve(this.handle())
+  }
+
+  onRefused(why: string): void {
+    if (messages.isGuardReason(why)) this.giveUp(guardError(this.wishes.pid, why, 0))
+    else this.onLost()
+  }
+
+  onReport(report: EndReport): void {
+    if (report.reason === 'end' && this.ending?.by === 'abort') report.reason = 'abort'
+    this.over(report)
+  }
+
+  /** It left without its last line, or says what no guard says. */
+  onLost(): void {
+    if (!this.guard.isReady && ++this.lost >= MOST_LOST) {
+      this.giveUp(guardWithoutHelper(this.wishes.pid, messages.GUARD_LOST.silent))
+      return
+    }
+    debug(messages.debugGuardLost(this.group))
+    const { pid, helper, sweep } = this.wishes
+    const start = native.guardAgain(environment, helper, this.leader, sweep, GRACE)
+    if (start.problem !== '') {
+      this.giveUp(refusal(pid, start))
+      return
+    }
+    this.guard = new GuardProcess(start.pipe, this)
+    // What was asked of the one before it may have been lost with it.
+    this.sayEnding()
+    if (this.isReleasing) this.guard.say('release')
+    this.guard.listen()
+  }
+
+  private giveUp(error: HoldfastError): void {
+    if (this.phase !== 'starting') {
+      this.over(lostReport())
+      return
+    }
+    this.leave()
+    this.outcome.reject(error)
+  }
+
+  private over(report: EndReport): void {
+    this.leave()
+    const notice = this.noticeOf(report)
+    this.settle(notice === undefined ? report : { ...report, notice })
+  }
+
+  private noticeOf({ outcome }: EndReport): string | undefined {
+    if (this.wantsRelease && outcome !== 'released') return notices.release
+    return outcome === 'ended' || outcome === 'released' ? undefined : notices.end
+  }
+
+  private leave(): void {
+    this.phase = 'over'
+    this.guard.close()
+    native.forgetLeader(this.leader)
+    if (this.wishes.signal !== undefined) unwatchSignal(this.wishes.signal, this)
+    this.letGo()
+    this.emitDestroy()
+  }
+
+  // ---- what can be asked of it
+  private handle(): Guard {
+    const self = this
+    return {
+      group: this.group,
+      get ended() {
+        return self.ended
+      },
+      end: (options) => this.end(options),
+      release: () => this.release(),
+      [Symbol.asyncDispose]: async () => {
+        await this.end()
+      },
+    }
+  }
+
+  /** Who asks for it waits for it; the child, which was to keep the loop alive, may be gone by now. */
+  private get ended(): Promise<EndReport> {
+    this.hold()
+    return this.settled
+  }
+
+  private end(options: EndOptions = {}): Promise<EndReport> {
+    const { signal, grace } = endNumbers(options)
+    this.begin('end', signal, grace)
+    return this.ended
+  }
+
+  abort(): void {
+    this.begin('abort', OWN, OWN)
+  }
+
+  /** The ladder is climbed once; a later call with options of its own may shorten it. */
+  private begin(by: Ending['by'], signal: number, grace: number): void {
+    if (this.phase === 'over' || this.isReleasing) return
+    const isPlain = signal === OWN && grace === OWN
+    if (this.ending !== undefined && isPlain) return
+    const killAt = performance.now() + (grace === OWN ? GRACE : grace)
+    this.ending = {
+      by: this.ending?.by ?? by,
+      signal: signal === OWN ? SIGTERM : signal,
+      killAt: Math.min(killAt, this.ending?.killAt ?? killAt),
+    }
+    this.sayEnding()
+  }
+
+  private sayEnding(): void {
+    if (this.ending === undefined) return
+    const { signal, killAt } = this.ending
+    this.guard.say(`end ${signal} ${Math.ceil(Math.max(0, killAt - performance.now()))}`)
+  }
+
+  private release(): Promise<EndReport> {
+    if (this.phase !== 'over' && !this.wantsRelease) {
+      this.wantsRelease = true
+      if (this.isReleasing) this.guard.say('release')
+    }
+    return this.ended
+  }
+
+  /** What is being ended is not let go any more. */
+  private get isReleasing(): boolean {
+    return this.wantsRelease && this.ending === undefined
+  }
+
+  /** Keeps the loop alive: until it is ready, and while its end is awaited. */
+  private hold(): void {
+    if (this.isHolding || this.phase === 'over') return
+    this.isHolding = true
+    hold()
+  }
+
+  private letGo(): void {
+    if (!this.isHolding) return
+    this.isHolding = false
+    letGo()
+  }
+}
+
+/** One guard: its lines. It tells its group of one end, once. */
+class GuardProcess implements Sink {
+  isReady = false
+  private isOpen = true
+  private readonly pipe: Pipe
+  private readonly reader: Reader
+  private readonly writer: Writer
+  private readonly timer: NodeJS.Timeout
+  private text = ''
+  private unsaid = ''
+  private isSaying = false
+  private readonly leftovers: ProcessInfo[] = []
+  private readonly survivors: ProcessInfo[] = []
+
+  constructor(
+    pipe: number,
+    private readonly group: GuardedGroup,
+  ) {
+    this.pipe = new Pipe(pipe, group)
+    this.reader = new Reader(this.pipe, this)
+    this.writer = new Writer(this.pipe)
+    this.timer = setTimeout(late, READY_WITHIN, this).unref()
+  }
+
+  listen(): void {
+    this.reader.more()
+  }
+
+  // ---- to it
+  say(line: string): void {
+    this.unsaid += `${line}\n`
+    this.write()
+  }
+
+  /** That it does not read any more is told by the end of what it says. */
+  private write(): void {
+    if (this.isSaying || this.unsaid === '') return
+    const bytes = Buffer.from(this.unsaid)
+    this.unsaid = ''
+    this.isSaying = true
+    this.writer.write(bytes, () => {
+      this.isSaying = false
+      this.write()
+    })
+  }
+
+  close(): void {
+    this.isOpen = false
+    clearTimeout(this.timer)
+    this.pipe.close()
+  }
+
+  // ---- from it
+  received(length: number): boolean {
+    // One character a byte, so that a name may be cut anywhere.
+    const lines = (this.text + lent(length).toString('latin1')).split('\n')
+    this.text = lines.pop() as string
+    for (const line of lines) if (this.isOpen) this.heard(line)
+    if (this.isOpen && this.text.length > LONGEST_LINE) this.lose()
+    return this.isOpen
+  }
+
+  private heard(line: string): void {
+    const [, held] = READY.exec(line) ?? []
+    const [, why] = REFUSED.exec(line) ?? []
+    const [, kind, pid, name] = PROCESS.exec(line) ?? []
+    const [, outcome, reason, proof, count] = LAST.exec(line) ?? []
+    if (held !== undefined && !this.isReady) {
+      this.isReady = true
+      clearTimeout(this.timer)
+      this.group.onReady(held)
+    } else if (why !== undefined && !this.isReady) {
+      this.close()
+      this.group.onRefused(why)
+    } else if (name !== undefined && this.isReady) {
+      const list = kind === 'survivor' ? this.survivors : this.leftovers
+      list.push({ pid: Number(pid), name: Buffer.from(name, 'latin1').toString() })
+    } else if (outcome !== undefined && this.isReady) {
+      this.close()
+      this.group.onReport({
+        outcome: outcome as EndReport['outcome'],
+        mechanism: 'group',
+        by: 'guard',
+        reason: reason as EndReport['reason'],
+        leftovers: this.leftovers,
+        leftoverCount: Number(count),
+        released: [],
+        survivors: this.survivors,
+        proofTime: Number(proof) / 1000,
+      })
+    } else {
+      this.lose()
+    }
+  }
+
+  finished(): void {
+    if (this.isOpen) this.lose()
+  }
+
+  /** Called by late() alone. */
+  late(): void {
+    // It may have said so while the loop was blocked.
+    this.reader.ready()
+    if (this.isOpen && !this.isReady) this.lose()
+  }
+
+  private lose(): void {
+    // If it lives after all, the end of the pipe would have it end the group.
+    this.say('release')
+    this.close()
+    this.group.onLost()
+  }
+}
+
+function late(guard: GuardProcess): void {
+  guard.late()
+}
+
+const lostReport = (): EndReport => ({
+  outcome: 'unconfirmed',
+  mechanism: 'group',
+  by: 'host',
+  reason: 'keeper-gone',
+  leftovers: [],
+  leftoverCount: 0,
+  released: [],
+  survivors: [],
+  proofTime: 0,
+})

@@ -1,0 +1,204 @@
+/**
+ * `holdfast/session`: the SDK's side of the session protocol. An Engine is started contained, in one of two ways:
+ *
+ *   starter   keeper ─ starter ─ keeper ─ Engine    the helper is started, and starts the Engine
+ *   request   keeper ─ Engine                       the Engine is started, and may become the first form by itself
+ *
+ * Either way it is a call of this host: the outer keeper ends it with the host, and reports. An acknowledgement says
+ * that there is a starter; its line is taken out of the Engine's output.
+ */
+import { constants } from 'node:os'
+import type { Readable, Writable } from 'node:stream'
+import { setImmediate } from 'node:timers'
+import type { EndReport } from '../index'
+import type * as api from '../session'
+import { Acknowledgement } from './acknowledgement'
+import type { EndOptions } from './call'
+import { type Command, commandOf, milliseconds, oneOf, placesOf, splitArguments, text } from './command'
+import { ContainedProcess, callOf } from './contained-process'
+import { withVariable } from './environment'
+import { abortError, type HoldfastError, invalidType, invalidValue, notContainedError } from './errors'
+import { open } from './reactor'
+import { answer, isRequested, VARIABLE } from './request'
+
+const { SIGCONT } = constants.signals
+const ACKNOWLEDGEMENT = '{"leanctx_session_containment":1}'
+const ACK_TIMEOUT = 5000
+const DAY = 24 * 60 * 60 * 1000
+const PIPES = ['pipe', 'pipe', 'pipe']
+/** And the control descriptor, whose end is the host's. */
+const CONTROL = 3
+
+/** @see the declaration in session.d.ts. What is thrown in here rejects. */
+export async function startSession(program: string, args?: unknown, options?: unknown): Promise<api.Session> {
+  const session = new ContainedSession(planOf(program, args, options))
+  await session.begin()
+  return session
+}
+
+/** @see the declaration in session.d.ts */
+export function containRequestedSession(): boolean {
+  if (!isRequested()) return false
+  answer()
+  return true
+}
+
+interface Plan {
+  /** As it was asked for. */
+  readonly program: Command
+  /** What is started. */
+  readonly command: Command
+  readonly hasStarter: boolean
+  readonly ack: string
+  readonly ackTimeout: number
+  readonly required: boolean
+  readonly signal: AbortSignal | undefined
+}
+
+function planOf(file: unknown, second: unknown, third: unknown): Plan {
+  const { args, options } = splitArguments(second, third)
+  const { cwd, env, killSignal, grace, signal } = options
+  const program = commandOf(file, args, { cwd, env, killSignal, grace, signal }, placesOf(PIPES))
+  const { variable, ack } = protocolOf(options.protocol)
+  const hasStarter = oneOf('via', options.via, ['starter', 'request']) !== 'request'
+  return {
+    program,
+    command: hasStarter ? started(program, variable) : requested(program, variable),
+    hasStarter,
+    // The starter is ours.
+    ack: hasStarter ? ACKNOWLEDGEMENT : ack,
+    ackTimeout: milliseconds('ackTimeout', options.ackTimeout, ACK_TIMEOUT),
+    required: requiredOf(options.required),
+    signal: program.signal,
+  }
+}
+
+/** The keeper around the starter keeps the time only: a second SIGTERM means "force" to many programs. */
+function started(program: Command, variable: string): Command {
+  const options = ['--ack', '--control-fd', `${CONTROL}`, '--grace', `${DAY}`]
+  return {
+    ...program,
+    file: open().path,
+    argv: ['holdfast-helper', '__session-starter', ...options, '--', ...program.argv],
+    env: withVariable(program.env, variable, undefined),
+    stdio: placesOf([...PIPES, 'pipe']),
+    killSignal: SIGCONT,
+  }
+}
+
+function requested(program: Command, variable: string): Command {
+  return { ...program, env: withVariable(program.env, variable, '1') }
+}
+
+function protocolOf(value: unknown): { variable: string; ack: string } {
+  if (value === undefined) return { variable: VARIABLE, ack: ACKNOWLEDGEMENT }
+  if (value === null || typeof value !== 'object') throw invalidType('options.protocol', 'an object', value)
+  const { env, ack } = value as { env?: unknown; ack?: unknown }
+  const variable = text('options.protocol.env', env)
+  if (variable === '' || variable.includes('=')) throw invalidValue('options.protocol.env', 'is no name', env)
+  const line = text('options.protocol.ack', ack)
+  if (line.includes('\n')) throw invalidValue('options.protocol.ack', 'must be one line, without its end', ack)
+  return { variable, ack: line }
+}
+
+function requiredOf(value: unknown): boolean {
+  if (value === undefined) return true
+  if (typeof value !== 'boolean') throw invalidType('options.required', 'of type boolean', value)
+  return value
+}
+
+class ContainedSession implements api.Session {
+  contained = false
+  readonly exited: api.Session['exited']
+  private readonly child: ContainedProcess
+  private readonly acknowledgement: Acknowledgement
+  /** The program was executed, or never will be. */
+  private readonly begun: Promise<void>
+  private error: HoldfastError | undefined
+
+  constructor(private readonly plan: Plan) {
+    const child = new ContainedProcess(plan.command)
+    this.child = child
+    this.begun = new Promise((resolve) => {
+      child.once('spawn', resolve)
+      child.once('error', (error: HoldfastError) => {
+        this.error = error
+        resolve()
+      })
+      // With neither, when its keeper was lost.
+      child.once('ended', () => resolve())
+    })
+    this.exited = new Promise((resolve) => {
+      child.once('exit', (exitCode: number | null, signal: NodeJS.Signals | null) => resolve({ exitCode, signal }))
+    })
+    this.acknowledgement = new Acknowledgement(this.stdout, plan.ack, plan.ackTimeout)
+    this.stderr.on('readable', holdBack)
+    if (plan.hasStarter) this.hasStarter()
+  }
+
+  private hasStarter(): void {
+    callOf(this.child).engineSignal = this.plan.program.killSignal
+  }
+
+  /** Until the acknowledgement was read, or is known not to come. */
+  async begin(): Promise<void> {
+    await this.begun
+    if (this.error === undefined) this.contained = await this.acknowledge()
+    else await this.fail(this.error)
+    if (this.contained) this.hasStarter()
+    // By then, whoever awaits the start listens.
+    setImmediate(letFlow, this)
+  }
+
+  private async acknowledge(): Promise<boolean> {
+    const { signal, required, hasStarter, program } = this.plan
+    const came = await this.acknowledgement.isThere()
+    if (signal?.aborted) await this.fail(abortError(signal, undefined, true))
+    if (came || !required) return came
+    void this.child.end({ grace: 0 })
+    await this.ended
+    const said = String(this.stderr.read() ?? '')
+    throw notContainedError(program, hasStarter, said)
+  }
+
+  private async fail(error: HoldfastError): Promise<never> {
+    await this.ended
+    throw error
+  }
+
+  /** Called by letFlow() alone. */
+  flow(): void {
+    this.acknowledgement.release()
+    this.stderr.off('readable', holdBack)
+  }
+
+  // ---- what can be asked of it
+  get pid(): number {
+    return this.child.pid ?? Number.NaN
+  }
+  get stdin(): Writable {
+    return this.child.stdin as Writable
+  }
+  get stdout(): Readable {
+    return this.child.stdout as Readable
+  }
+  get stderr(): Readable {
+    return this.child.stderr as Readable
+  }
+  get ended(): Promise<EndReport> {
+    return this.child.ended
+  }
+  end(options?: EndOptions): Promise<EndReport> {
+    return this.child.end(options)
+  }
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.end()
+  }
+}
+
+/** A listener for `readable`, so that nothing flows. */
+function holdBack(): void {}
+
+function letFlow(session: ContainedSession): void {
+  session.flow()
+}
