@@ -51,8 +51,7 @@ export interface SessionOptions {
   /** Aborting it ends the session, by the same ladder as end(). Aborted already: nothing is started. */
   signal?: AbortSignal | undefined
   /**
-   * First signal of the ladder. Default 'SIGTERM'. At the host's death it is SIGTERM with via 'starter', whatever is said
-   * here; and an Engine that answered a request may get it twice then, from its keeper and from its starter.
+   * First signal of the ladder, at end(), on abort, and at the host's death: once for each process. Default 'SIGTERM'.
    */
   killSignal?: NodeJS.Signals | number | undefined
   /** From the first signal to SIGKILL: with end(), on abort, and at the host's death. Default 2000. */

@@ -253,6 +253,21 @@ test('inherited descriptors reach the Engine', async (t) => {
   t.deepEqual([started.out(), chunks], [ACK, { 3: 'three', 5: 'five' }])
 })
 
+test('as process 1 of a pid namespace, whose parent is outside: it answers', async (t) => {
+  const unshare = ['unshare', '--pid', '--fork', '--mount-proc']
+  if (spawnSync(unshare[0], [...unshare.slice(1), 'true']).status !== 0) {
+    t.log('skipped: no pid namespace to be had here')
+    t.pass()
+    return
+  }
+  const started = start({ command: [...unshare, node, commonjs] }, { env: asking })
+  const about = await aboutOf(started.out)
+  t.true(started.out().startsWith(ACK))
+  t.true(about.pid > 1 && about.ppid > 1)
+  started.child.stdin.end()
+  t.deepEqual(await started.closed, { code: 7, signal: null })
+})
+
 // ---- no request
 test('without a request nothing happens: the same process, and no addon', async (t) => {
   for (const value of [undefined, '', '0', 'true', '11', ' 1']) {

@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { getEventListeners, once } from 'node:events'
-import { chmodSync, copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import test from 'ava'
@@ -514,6 +514,89 @@ for (const [what, make] of Object.entries({
     t.is(host.others().length, 2)
     t.deepEqual(childrenOf(host.pid), [await host.do('return child.pid')])
     for (const pid of host.others()) killMarked(pid, host.mark)
+  })
+
+/** A host whose guards say this, and leave. */
+async function saying(t, text) {
+  const { helper, env } = packaged(t)
+  const starts = `${helper}-starts`
+  rmSync(helper)
+  writeFileSync(helper, `#!/bin/sh\necho >> '${starts}'\n${text}\n`)
+  chmodSync(helper, 0o755)
+  const host = await orderedHost(t, "const child = plain('sleep', ['60'], { detached: true, stdio: 'ignore' })", {
+    env,
+  })
+  return { ...host, starts: () => readFileSync(starts, 'utf8').length }
+}
+
+for (const [what, text] of Object.entries({
+  'a last line before its first': "echo 'ended exit 0 0'",
+  'a process before its first line': "echo 'leftover 12 sleep'; echo 'ready pin'; echo 'ended exit 0 0'",
+  'half a first line': "printf 'ready pi'",
+  'to be ready in a way that there is not': "echo 'ready magic'; echo 'ended exit 0 0'",
+  'that it refuses for a reason that there is not': "echo 'refused because'",
+  'a line without an end': "head -c 100000 /dev/zero | tr '\\0' x",
+  HTTP: "printf 'HTTP/1.1 400 Bad Request\\r\\n\\r\\n'",
+}))
+  test(`bad messages: a guard that says ${what} is started once more and given up`, async (t) => {
+    const host = await saying(t, text)
+    t.like(await host.error('await guard(child)'), { code: 'ERR_HOLDFAST_NO_HELPER', step: 'helper', ran: true })
+    t.is(host.starts(), 2)
+    t.is(host.others().length, 1)
+    await host.do("child.kill('SIGKILL'); await once(child, 'exit')")
+  })
+
+for (const [why, reason] of Object.entries({
+  unheld: /no way to hold/,
+  dead: /has ended/,
+  member: /could not move into its process group/,
+  table: /process table/,
+}))
+  test(`a guard that refuses (${why}) is not started again`, async (t) => {
+    const host = await saying(t, `echo 'refused ${why}'; exit 70`)
+    const error = await host.error('await guard(child)')
+    t.like(error, { name: 'HoldfastError', code: 'ERR_HOLDFAST_GUARD', step: 'guard', ran: true })
+    t.regex(error.message, reason)
+    t.is(host.starts(), 1)
+    await host.do("child.kill('SIGKILL'); await once(child, 'exit')")
+  })
+
+test('what a guard says is told as it is', async (t) => {
+  const names = "echo 'leftover 12 na\\303\\257ve name'; echo 'leftover 13 '; echo 'survivor 14 a-b:c/d'"
+  for (const [last, expected] of [
+    ['ended exit 1500 70', { outcome: 'ended', reason: 'exit', proofTime: 1.5, leftoverCount: 70 }],
+    ['survivors end 5000000 2', { outcome: 'survivors', reason: 'end', proofTime: 5000, notice: notices.end }],
+    ['unconfirmed exit 0 2', { outcome: 'unconfirmed', by: 'guard', notice: notices.end }],
+    ['refused end 0 0', { outcome: 'refused', by: 'guard', leftoverCount: 0, notice: notices.end }],
+    ['ended host-gone 0 0', { outcome: 'ended', reason: 'host-gone' }],
+  ]) {
+    const host = await saying(t, `echo 'ready pin'; ${names}; echo '${last}'`)
+    const report = await host.do('return (await guard(child)).ended')
+    t.like(report, { mechanism: 'group', by: 'guard', ...expected })
+    t.is(report.notice, expected.notice)
+    t.deepEqual(report.leftovers, [
+      { pid: 12, name: 'naïve name' },
+      { pid: 13, name: '' },
+    ])
+    t.deepEqual(report.survivors, [{ pid: 14, name: 'a-b:c/d' }])
+    t.is(host.starts(), 1)
+    await host.do("child.kill('SIGKILL'); await once(child, 'exit')")
+  }
+})
+
+for (const [what, text] of Object.entries({
+  leaves: '',
+  'says something else': 'echo hello; read -r _',
+  'says so twice': "echo 'ready pin'; read -r _",
+}))
+  test(`a guard that is ready and ${what}, again and again, is given up: unconfirmed`, async (t) => {
+    const host = await saying(t, `echo 'ready pin'; ${text}`)
+    const report = await host.do('return (await guard(child)).ended')
+    t.like(report, { outcome: 'unconfirmed', by: 'host', reason: 'keeper-gone', notice: notices.end })
+    t.true(host.starts() > 2 && host.starts() <= 32, `${host.starts()}`)
+    t.true(isAlive(await host.do('return child.pid')))
+    await host.do("child.kill('SIGKILL'); await once(child, 'exit')")
+    await until(() => host.others().length === 0, 'the end of all guards')
   })
 
 test('bad helper: one that says nothing is given up', async (t) => {

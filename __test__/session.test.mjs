@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { EventEmitter, getEventListeners, once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import test from 'ava'
 import { endAll, HoldfastError, running } from '../dist/index.js'
@@ -18,6 +18,7 @@ import { folder, suite } from './support/suite.mjs'
 const { env, mark } = suite(test)
 const ENGINE = fixture('engine.py')
 const SESSION = new URL('../dist/session.js', import.meta.url).pathname
+const ENGINE_ENTRY = join(dirname(SESSION), 'engine.js')
 
 /** Whatever becomes of it, it is ended with its test. */
 async function start(t, program, args, options) {
@@ -362,9 +363,10 @@ test('names of its own: protocol', async (t) => {
 /** Counts SIGTERM in a file, and stays; so does its child, into the same file. */
 const COUNTS = `import os, signal, sys
 signal.alarm(60)
-def count(*_):
-    os.write(file, b'TERM %d\\n' % os.getpid())
-signal.signal(signal.SIGTERM, count)
+def count(number, _):
+    os.write(file, b'%s %d\\n' % (signal.Signals(number).name[3:].encode(), os.getpid()))
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+    signal.signal(number, count)
 file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 child = os.fork()
 os.write(1, b'%d\\n' % os.getpid())
@@ -565,27 +567,37 @@ test('it keeps the loop alive while it runs, and no longer', async (t) => {
   t.deepEqual(await started.exited, { code: 0, signal: null })
 })
 
-for (const [title, options] of [
-  ['by a starter', {}],
-  ['by a starter, with another killSignal', { killSignal: 'SIGUSR1' }],
-  ['by request, without an acknowledgement', optional],
+/** An Engine in JavaScript that answers the request, and has the counting one below it. */
+const ANSWERS = `require(${JSON.stringify(ENGINE_ENTRY)})
+require('node:child_process').spawn('python3', process.argv.slice(1), { stdio: 'inherit' })`
+
+for (const [title, options, word, answers] of [
+  ['by a starter', {}, 'TERM', false],
+  ['by a starter, with another killSignal that it passes on', { killSignal: 'SIGHUP' }, 'HUP', false],
+  ['by a starter, with another killSignal that it does not', { killSignal: 'SIGUSR1' }, 'USR1', false],
+  ['by request, without an acknowledgement', optional, 'TERM', false],
+  ['by request, acknowledged', { via: 'request' }, 'TERM', true],
 ]) {
-  test(`C02 SIGKILL of the host: one SIGTERM, and nothing is left (${title})`, async (t) => {
+  test(`C02 SIGKILL of the host: one signal, and nothing is left (${title})`, async (t) => {
     const one = newMark()
     const file = join(folder(t), 'counts')
     const given = { ...options, grace: 300 }
+    const counting = ['-c', COUNTS, file]
+    const command = answers ? [process.execPath, ['-e', ANSWERS, '--', ...counting]] : ['python3', counting]
     const started = host(
       t,
-      `const session = await startSession('python3', ['-c', ${JSON.stringify(COUNTS)}, ${JSON.stringify(file)}], ${JSON.stringify(given)})
+      `const session = await startSession(...${JSON.stringify(command)}, ${JSON.stringify(given)})
+      report(session.contained)
       session.stdout.on('data', (chunk) => report(String(chunk)))`,
       one,
     )
+    t.is(await started.next(), answers || options.via === undefined)
     const pids = `${await started.next()}`.trim().split('\n')
     if (pids.length < 2) pids.push(`${await started.next()}`.trim())
     started.kill()
     await started.exited
     await noneMarked(one)
-    t.deepEqual(readFileSync(file, 'utf8').trim().split('\n').sort(), pids.map((pid) => `TERM ${pid}`).sort())
+    t.deepEqual(readFileSync(file, 'utf8').trim().split('\n').sort(), pids.map((pid) => `${word} ${pid}`).sort())
   })
 }
 

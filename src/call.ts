@@ -6,7 +6,6 @@
  *       └────── failed or refused ────────────────────────── ended ──> over
  */
 import { AsyncResource } from 'node:async_hooks'
-import { constants } from 'node:os'
 import { threadId } from 'node:worker_threads'
 import type { EndReport, RunningCall } from '../index'
 import { unwatchSignal, watchSignal } from './abort'
@@ -33,9 +32,6 @@ type Event<K extends CallEvent['kind']> = Extract<CallEvent, { kind: K }>
 const KEEP = 1
 /** For the addon: the call's own signal or grace. */
 export const OWN = -1
-const { SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM } = constants.signals
-/** What a starter passes on. */
-const PASSED_ON = [SIGHUP, SIGINT, SIGQUIT, SIGTERM]
 
 /** Every call that has not ended, in the order of their starts: also one whose handle was dropped. */
 const calls = new Set<Call>()
@@ -48,11 +44,6 @@ export abstract class Call extends AsyncResource implements Watcher {
   /** Since the start, of everything that was reaped so far. */
   usage: Usage = { userTime: 0, systemTime: 0, maxRss: 0 }
   protected error: HoldfastError | undefined
-  /**
-   * Where the first process is a starter: the ladder's first signal for the Engine. The starter passes it on, and the
-   * keeper does not send it: from two sides it would come to the Engine twice, which means "force" to many programs.
-   */
-  engineSignal: number | undefined
 
   /** Places with a pipe. */
   protected readonly piped: readonly number[]
@@ -64,7 +55,6 @@ export abstract class Call extends AsyncResource implements Watcher {
   private knownPid = 0
   private askedForPid = false
   private endedBy: 'end' | 'abort' | undefined
-  private toldStarter = false
   private held = false
   private report: EndReport | undefined
   private promise: Promise<EndReport> | undefined
@@ -226,8 +216,6 @@ export abstract class Call extends AsyncResource implements Watcher {
   private reportOf(event: Event<'ended'>): EndReport {
     const report = reportOf(event)
     if (report.notice === notices.helper) this.tellUncontained()
-    // The starter may have left before the keeper was told.
-    if (report.reason === 'exit' && this.toldStarter) report.reason = 'end'
     // The keeper knows one `end`; who asked for it is known here.
     if (report.reason === 'end' && this.endedBy === 'abort') report.reason = 'abort'
     if (this.error !== undefined) {
@@ -316,7 +304,8 @@ export abstract class Call extends AsyncResource implements Watcher {
     const { signal, grace } = endNumbers(options)
     // The ladder is climbed once; a later call with options of its own may shorten it.
     if (this.isLive() && (this.endedBy === undefined || signal !== OWN || grace !== OWN)) {
-      this.climb('end', signal, grace)
+      this.endedBy ??= 'end'
+      native.end(this.number, signal, grace)
     }
     // It is awaited, also where the call itself was not to keep the loop alive.
     this.ref()
@@ -324,19 +313,14 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   abort(): void {
-    if (this.isLive() && this.endedBy === undefined) this.climb('abort', OWN, OWN)
+    if (!this.isLive() || this.endedBy !== undefined) return
+    this.endedBy = 'abort'
+    native.end(this.number, OWN, OWN)
   }
 
-  private climb(by: 'end' | 'abort', signal: number, grace: number): void {
-    const first = signal === OWN ? (this.engineSignal ?? OWN) : signal
-    const isAtOnce = (grace === OWN ? this.command.grace : grace) === 0
-    const passesOn = this.engineSignal !== undefined && PASSED_ON.includes(first) && !isAtOnce
-    if (passesOn && this.endedBy === undefined) {
-      this.toldStarter = this.phase !== 'exited'
-      native.signal(this.number, first, false)
-    }
-    this.endedBy ??= by
-    native.end(this.number, passesOn ? SIGCONT : first, grace)
+  /** The first process passes on what it is sent (a session's starter). */
+  hasStarter(): void {
+    if (this.isLive()) native.hasStarter(this.number)
   }
 
   private isLive(): boolean {

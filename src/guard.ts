@@ -39,7 +39,10 @@ const MOST_PID = 2 ** 31 - 1
 /** It says so within milliseconds; what has not by then is stopped, or no guard. */
 const READY_WITHIN = 5000
 /** In a row, before they were ready. */
-const MOST_LOST = 2
+const MOST_UNREADY = 2
+/** In a row, each within a second of its start: it is not somebody who kills them, they die of themselves. */
+const MOST_SHORT = 32
+const SHORT = 1000
 /** More without a line's end is not a guard speaking. */
 const LONGEST_LINE = 4096
 
@@ -134,7 +137,9 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
   private readonly leader: number
   private guard: GuardProcess
   /** Guards that left before they were ready, in a row. */
-  private lost = 0
+  private unready = 0
+  /** Guards that left soon after their start, in a row. */
+  private short = 0
   private ending: Ending | undefined
   private wantsRelease = false
   private isHolding = false
@@ -160,7 +165,6 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
   // ---- what its guard says
   onReady(held: string): void {
     debug(messages.debugGuardReady(this.group, held))
-    this.lost = 0
     if (this.phase !== 'starting') return
     this.phase = 'held'
     this.letGo()
@@ -179,7 +183,9 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
 
   /** It left without its last line, or says what no guard says. */
   onLost(): void {
-    if (!this.guard.isReady && ++this.lost >= MOST_LOST) {
+    this.unready = this.guard.isReady ? 0 : this.unready + 1
+    this.short = this.guard.age > SHORT ? 0 : this.short + 1
+    if (this.unready === MOST_UNREADY || this.short === MOST_SHORT) {
       this.giveUp(guardWithoutHelper(this.wishes.pid, messages.GUARD_LOST.silent))
       return
     }
@@ -308,6 +314,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
 /** One guard: its lines. It tells its group of one end, once. */
 class GuardProcess implements Sink {
   isReady = false
+  private readonly startedAt = performance.now()
   private isOpen = true
   private readonly pipe: Pipe
   private readonly reader: Reader
@@ -327,6 +334,10 @@ class GuardProcess implements Sink {
     this.reader = new Reader(this.pipe, this)
     this.writer = new Writer(this.pipe)
     this.timer = setTimeout(late, READY_WITHIN, this).unref()
+  }
+
+  get age(): number {
+    return performance.now() - this.startedAt
   }
 
   listen(): void {

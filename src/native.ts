@@ -121,6 +121,8 @@ export interface Native {
    * and nothing else.
    */
   endOthers(environment: number, signal: number, grace: number): number[]
+  /** The first process is a starter: it passes on what it is sent, and the ladder's first signal is for it alone. */
+  hasStarter(call: number): boolean
   /** For background 'keep': gives the read ends to the keeper, which drains them. Answered by 'taken'. */
   handOver(call: number, pipes: number[]): boolean
   /**

@@ -7,7 +7,6 @@
  * Either way it is a call of this host: the outer keeper ends it with the host, and reports. An acknowledgement says
  * that there is a starter; its line is taken out of the Engine's output.
  */
-import { constants } from 'node:os'
 import type { Readable, Writable } from 'node:stream'
 import { setImmediate } from 'node:timers'
 import type { EndReport } from '../index'
@@ -21,13 +20,10 @@ import { abortError, type HoldfastError, invalidType, invalidValue, notContained
 import { open } from './reactor'
 import { answer, isRequested, VARIABLE } from './request'
 
-const { SIGCONT } = constants.signals
 const ACKNOWLEDGEMENT = '{"leanctx_session_containment":1}'
 const ACK_TIMEOUT = 5000
 const DAY = 24 * 60 * 60 * 1000
 const PIPES = ['pipe', 'pipe', 'pipe']
-/** And the control descriptor, whose end is the host's. */
-const CONTROL = 3
 
 /** @see the declaration in session.d.ts. What is thrown in here rejects. */
 export async function startSession(program: string, args?: unknown, options?: unknown): Promise<api.Session> {
@@ -73,16 +69,14 @@ function planOf(file: unknown, second: unknown, third: unknown): Plan {
   }
 }
 
-/** The keeper around the starter keeps the time only: a second SIGTERM means "force" to many programs. */
+/** The keeper around the starter keeps the time. */
 function started(program: Command, variable: string): Command {
-  const options = ['--ack', '--control-fd', `${CONTROL}`, '--grace', `${DAY}`]
+  const options = ['--ack', '--grace', `${DAY}`]
   return {
     ...program,
     file: open().path,
     argv: ['holdfast-helper', '__session-starter', ...options, '--', ...program.argv],
     env: withVariable(program.env, variable, undefined),
-    stdio: placesOf([...PIPES, 'pipe']),
-    killSignal: SIGCONT,
   }
 }
 
@@ -133,11 +127,7 @@ class ContainedSession implements api.Session {
     })
     this.acknowledgement = new Acknowledgement(this.stdout, plan.ack, plan.ackTimeout)
     this.stderr.on('readable', holdBack)
-    if (plan.hasStarter) this.hasStarter()
-  }
-
-  private hasStarter(): void {
-    callOf(this.child).engineSignal = this.plan.program.killSignal
+    if (plan.hasStarter) callOf(child).hasStarter()
   }
 
   /** Until the acknowledgement was read, or is known not to come. */
@@ -145,7 +135,7 @@ class ContainedSession implements api.Session {
     await this.begun
     if (this.error === undefined) this.contained = await this.acknowledge()
     else await this.fail(this.error)
-    if (this.contained) this.hasStarter()
+    if (this.contained) callOf(this.child).hasStarter()
     // By then, whoever awaits the start listens.
     setImmediate(letFlow, this)
   }

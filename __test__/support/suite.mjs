@@ -16,6 +16,14 @@ export function suite(test) {
   return { mark, env: { ...process.env, MARK: mark } }
 }
 
+/** For a test that needs what is not there for this reason: it is in the log then. '' where it is there. */
+export function has(t, reason) {
+  if (reason === '') return true
+  t.log(`skipped: ${reason}`)
+  t.pass()
+  return false
+}
+
 /** A folder for one test, readable for every user. */
 export function folder(t) {
   const path = mkdtempSync(join(tmpdir(), 'holdfast-'))

@@ -185,7 +185,7 @@ impl Hold {
         }
         match self.end_members(deadline) {
             GroupEnd::Ended => {
-                await_ends(left.values(), deadline);
+                await_ends(left.values().filter(|handle| !handle.is_denied()), deadline);
                 left.retain(|_, handle| !handle.has_ended());
                 if left.is_empty() {
                     GroupEnd::Ended
@@ -219,7 +219,7 @@ impl Hold {
                     if over || !handles.is_empty() && handles.iter().all(Handle::is_denied) {
                         return GroupEnd::Survivors(list);
                     }
-                    await_ends(&handles, deadline);
+                    await_ends(handles.iter().filter(|handle| !handle.is_denied()), deadline);
                 }
                 // Without a table the kernel still says, through a leader's descriptor, when the last one was reaped.
                 Live::Unknown if matches!(self, Hold::Leader(_)) && sent && !over => {

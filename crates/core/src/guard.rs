@@ -124,10 +124,13 @@ pub fn guard(args: &[OsString]) -> ExitCode {
     };
     sys::become_mode(Some(if options.by_pidfd { LEADER.unsigned_abs() + 1 } else { LEADER.unsigned_abs() }));
     let _ = std::env::set_current_dir("/");
+    // Before we open anything, which could get its number.
+    let leader = options.by_pidfd.then(|| sys::inherited(LEADER)).transpose();
     let parent = Parent::watch();
-    let leader =
-        if options.by_pidfd { sys::inherited(LEADER).ok().map(Handle::from_descriptor) } else { None };
-    let held = take_hold(options.group, leader);
+    let held = match leader {
+        Ok(leader) => take_hold(options.group, leader.map(Handle::from_descriptor)),
+        Err(_) => Err("unheld"),
+    };
     sys::let_go_of_stderr();
     let (hold, leader) = match held {
         Ok(held) => held,
@@ -257,12 +260,20 @@ impl Guard {
                 }
                 None => (),
             }
-            if self.leader.as_ref().is_none_or(Handle::has_ended) {
+            if self.leader.as_ref().is_some_and(Handle::has_ended) {
+                self.leader = None;
+            }
+            if self.leader.is_none() {
                 members.retain(|member| !member.has_ended());
-                if !self.sweep && members.is_empty() {
-                    members = self.live_handles();
+                let mut is_over = self.sweep;
+                if !is_over
+                    && members.is_empty()
+                    && let Some(living) = self.living()
+                {
+                    is_over = living.is_empty();
+                    members = living;
                 }
-                if self.sweep || members.is_empty() && self.is_empty() {
+                if is_over {
                     return Some(Ladder {
                         reason: Reason::Exit,
                         signal: libc::SIGKILL,
@@ -270,7 +281,7 @@ impl Guard {
                     });
                 }
             }
-            self.await_something(&members, None);
+            self.await_something(self.leader.iter().chain(&members), None);
             if let Hold::Members(_) = self.hold {
                 self.hold.live();
             }
@@ -327,46 +338,60 @@ impl Guard {
         }
         let mut awaited: Vec<Handle> = left.into_values().collect();
         loop {
-            awaited.retain(|handle| !handle.has_ended());
-            if awaited.is_empty() {
-                awaited = self.live_handles();
-            }
-            if Instant::now() >= until || awaited.is_empty() && self.is_empty() {
-                return;
-            }
-            self.await_something(&awaited, Some(until));
             while let Some(word) = self.next_word() {
-                if let Word::End { grace, .. } = word {
+                if let Word::End { signal, grace } = word {
+                    let grace = if signal == libc::SIGKILL { Duration::ZERO } else { grace };
                     until = until.min(Instant::now() + grace);
                 }
             }
+            awaited.retain(|handle| !handle.has_ended());
+            if awaited.is_empty()
+                && let Some(living) = self.living()
+            {
+                if living.is_empty() {
+                    return;
+                }
+                awaited = living;
+            }
+            if Instant::now() >= until {
+                return;
+            }
+            self.await_something(awaited.iter(), Some(until));
         }
     }
 
-    fn live_handles(&mut self) -> Vec<Handle> {
-        let Live::These(list) = self.hold.live() else { return Vec::new() };
-        list.into_iter().filter_map(|pid| Handle::open(pid).ok()).collect()
-    }
-
-    fn is_empty(&mut self) -> bool {
-        match self.hold.live() {
-            Live::Nobody => true,
-            Live::These(list) => list.is_empty(),
-            Live::Unknown => false,
+    /// Whoever lives in the group, each held; nobody at all is an empty list. None: it cannot be told.
+    fn living(&mut self) -> Option<Vec<Handle>> {
+        loop {
+            let list = match self.hold.live() {
+                Live::These(list) => list,
+                Live::Nobody => Vec::new(),
+                Live::Unknown => return None,
+            };
+            let (held, refused): (Vec<_>, Vec<_>) =
+                list.iter().map(|&pid| Handle::open(pid)).partition(Result::is_ok);
+            let is_gone = |error: io::Error| error.raw_os_error() == Some(libc::ESRCH);
+            if !held.is_empty() || list.is_empty() {
+                return Some(held.into_iter().flatten().collect());
+            }
+            // All of them were reaped since, and may have left children: once more.
+            if !refused.into_iter().filter_map(Result::err).all(is_gone) {
+                return None;
+            }
         }
     }
 
-    /// Waits for a word, an end, or the time.
-    fn await_something(&self, awaited: &[Handle], until: Option<Instant>) {
+    /// Waits for a word, an end, or the time. Whoever was known to have ended is not among those awaited; whoever has
+    /// since then is ready at once.
+    fn await_something<'a>(&self, awaited: impl Iterator<Item = &'a Handle>, until: Option<Instant>) {
         let mut descriptors: Vec<BorrowedFd<'_>> = Vec::new();
         if !self.host_gone {
             descriptors.push(rustix::stdio::stdin());
             descriptors.extend(self.parent.iter().filter_map(Parent::pidfd).map(AsFd::as_fd));
         }
-        // What has ended is always ready.
-        let watched = || self.leader.iter().chain(awaited).filter(|handle| !handle.has_ended());
-        descriptors.extend(watched().filter_map(Handle::pidfd));
-        let unseen = watched().any(|handle| handle.pidfd().is_none()).then_some(AGAIN);
+        let (pidfds, unseen): (Vec<_>, Vec<_>) = awaited.map(Handle::pidfd).partition(Option::is_some);
+        descriptors.extend(pidfds.into_iter().flatten());
+        let unseen = (!unseen.is_empty()).then_some(AGAIN);
         let parent = self.parent.as_ref().and_then(Parent::look_again);
         let members = matches!(self.hold, Hold::Members(_)).then_some(LOOK_FOR_MEMBERS);
         let look = [unseen, parent, members].into_iter().flatten().min();
@@ -404,9 +429,9 @@ impl Guard {
                 Err(rustix::io::Errno::AGAIN) => return false,
                 Err(_) => return true,
             }
-            // No word of ours is so long.
-            if self.inbox.len() > LONGEST {
-                self.inbox.clear();
+            // No word of ours is so long. What is still to come of the line is none, either.
+            if self.inbox.len() > LONGEST && !self.inbox.contains(&b'\n') {
+                self.inbox = vec![b'?'];
             }
         }
     }
@@ -415,9 +440,9 @@ impl Guard {
 /// A line of the host's. What is none is nothing.
 fn word(line: &str) -> Option<Word> {
     let mut parts = line.split_ascii_whitespace();
-    match (parts.next()?, parts.next(), parts.next()) {
-        ("release", None, None) => Some(Word::Release),
-        ("end", Some(signal), Some(grace)) => Some(Word::End {
+    match (parts.next()?, parts.next(), parts.next(), parts.next()) {
+        ("release", None, None, None) => Some(Word::Release),
+        ("end", Some(signal), Some(grace), None) => Some(Word::End {
             signal: number_from(1, signal).filter(|&signal| signal <= 64)?,
             grace: Duration::from_millis(number_from(0, grace)?.unsigned_abs().into()),
         }),
@@ -456,8 +481,8 @@ mod tests {
     fn a_line_that_is_no_word_is_nothing() {
         assert!(matches!(word("release\n"), Some(Word::Release)));
         assert!(matches!(word("end 15 2000\n"), Some(Word::End { signal: 15, .. })));
-        for wrong in ["", "\n", "end\n", "end 15\n", "end 0 5\n", "end 65 5\n", "end -9 5\n", "release now\n"]
-        {
+        let ends = ["end\n", "end 15\n", "end 0 5\n", "end 65 5\n", "end -9 5\n", "end 9 0 0\n"];
+        for wrong in ["", "\n", "release now\n"].into_iter().chain(ends) {
             assert!(word(wrong).is_none(), "{wrong:?}");
         }
     }

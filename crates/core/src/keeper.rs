@@ -19,6 +19,7 @@ use crate::brood::{Brood, Killing, Left, Progress};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
 use crate::group::{GroupEnd, Hold, Live, end_pinned_group};
+use crate::runner::PASSED_ON;
 use crate::socket::{self, Received};
 use crate::sys::{
     self, ChildrenFile, Failure, Group, MOST_PLACES, Manners, Pid, Plan, SignalSource, Stack, Surroundings,
@@ -106,6 +107,8 @@ struct Call {
     background_grace: Duration,
     /// In a terminal's group: the host is told of stops, so that it can stop too.
     in_terminal: bool,
+    /// The first process passes on what it is sent.
+    has_starter: bool,
     ending: Option<Ending>,
     /// Pipes of a kept call, read so that nobody blocks on them.
     drained: Vec<OwnedFd>,
@@ -264,6 +267,7 @@ impl Keeper {
             }
             (_, None) => (),
             (ToKeeper::Signal { signal, group }, Some(call)) => call.signal(signal, group),
+            (ToKeeper::Starter, Some(call)) => call.has_starter = true,
             (ToKeeper::End { signal, grace }, Some(call)) => {
                 let signal = if signal < 0 { call.kill_signal } else { signal };
                 let grace = u64::try_from(grace).map_or(call.grace, Duration::from_millis);
@@ -330,6 +334,7 @@ impl Keeper {
                         signals: Vec::new(),
                     }),
                     in_terminal: terminal_group.is_some(),
+                    has_starter: false,
                     deadline: (timeout > 0).then(|| now + millis(timeout)),
                     kill_signal,
                     grace,
@@ -500,7 +505,7 @@ impl Call {
         match &mut self.ending {
             None => (),
             Some(Ending { stage: Stage::Grace(earlier), .. }) => {
-                *earlier = until.min(*earlier);
+                *earlier = if signal == libc::SIGKILL { Instant::now() } else { until.min(*earlier) };
                 return;
             }
             Some(_) => return,
@@ -518,7 +523,13 @@ impl Call {
         } else if grace.is_zero() || signal == libc::SIGKILL {
             Stage::killing()
         } else {
-            self.brood.signal_all(self.group.as_ref(), signal);
+            if self.has_starter && PASSED_ON.contains(&signal) {
+                // From both of us it would come twice, and to many programs a second one means "at once".
+                sys::kill_child(self.first, signal);
+                sys::kill_child(self.first, libc::SIGCONT);
+            } else {
+                self.brood.signal_all(self.group.as_ref(), signal);
+            }
             Stage::Grace(until)
         };
         self.ending = Some(Ending { reason, stage, reported: false });

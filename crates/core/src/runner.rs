@@ -32,8 +32,8 @@ const NOT_EXECUTABLE: u8 = 126;
 /// The shell's: not found.
 const NOT_FOUND: u8 = 127;
 
-/// What begins the end when it is sent to us.
-const ASKS_FOR_THE_END: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+/// What begins the end when it is sent to us, and is passed on as its first signal.
+pub const PASSED_ON: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 const NOT_ALL: &str = "not everything that the command started could be shown to be ended";
 
@@ -172,7 +172,7 @@ impl Runner {
             commitment,
             inbox: Decoder::default(),
             outbox: Outbox::default(),
-            signals: SignalSource::new(&[&ASKS_FOR_THE_END[..], &[libc::SIGCHLD]].concat())?,
+            signals: SignalSource::new(&[&PASSED_ON[..], &[libc::SIGCHLD]].concat())?,
             inherited,
             strangers: strangers.into_iter().collect(),
             stand,

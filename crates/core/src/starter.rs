@@ -120,6 +120,13 @@ fn stand(options: &Options) -> Result<Stand, String> {
     {
         return Err(format!("the parent is not process {expected}, which is gone or never was it"));
     }
+    // Before we open anything, which could get its number.
+    let control = match options.control_fd {
+        None => None,
+        Some(number) => Some(sys::inherited_stream(number).map_err(|error| {
+            format!("the control descriptor {number} is no open pipe or socket: {error}")
+        })?),
+    };
     let parent = if options.watch_parent {
         Some(
             Parent::watch()
@@ -132,12 +139,6 @@ fn stand(options: &Options) -> Result<Stand, String> {
     if options.parent_pid.is_some_and(|expected| Parent::number() != expected) {
         return Err("the parent is gone".to_owned());
     }
-    let control = match options.control_fd {
-        None => None,
-        Some(number) => Some(sys::inherited_stream(number).map_err(|error| {
-            format!("the control descriptor {number} is no open pipe or socket: {error}")
-        })?),
-    };
     Ok(Stand { parent, control, lets_go_of_stderr: true, ..Stand::default() })
 }
 

@@ -227,6 +227,11 @@ pub fn end_others(environment: u32, signal: i32, grace: f64) -> Result<Vec<u32>>
 }
 
 #[napi(catch_unwind)]
+pub fn has_starter(call: u32) -> Result<bool> {
+    Ok(host()?.has_starter(call))
+}
+
+#[napi(catch_unwind)]
 pub fn hand_over(call: u32, pipes: Vec<u32>) -> Result<bool> {
     Ok(host()?.hand_over(call, &pipes))
 }

@@ -11,6 +11,7 @@ pub(crate) mod kind {
     pub const SIGNAL: u8 = 2;
     pub const END: u8 = 3;
     pub const HAND_OVER: u8 = 4;
+    pub const STARTER: u8 = 5;
 
     pub const STARTED: u8 = 18;
     pub const FAILED: u8 = 19;
@@ -269,6 +270,8 @@ pub enum ToKeeper {
         /// How many.
         count: u32,
     },
+    /// The first process is a starter: it passes on what it is sent, so that the ladder's first signal is for it alone.
+    Starter,
 }
 
 impl ToKeeper {
@@ -282,6 +285,7 @@ impl ToKeeper {
             kind::SIGNAL => ToKeeper::Signal { signal: reader.i32()?, group: reader.u8()? != 0 },
             kind::END => ToKeeper::End { signal: reader.i32()?, grace: reader.u64()? as i64 },
             kind::HAND_OVER => ToKeeper::HandOver { count: reader.u32()? },
+            kind::STARTER => ToKeeper::Starter,
             other => return Err(Error::UnknownKind(other)),
         };
         reader.end()?;
@@ -312,6 +316,11 @@ impl ToKeeper {
     /// Appends a hand-over's frame.
     pub fn put_hand_over(into: &mut Vec<u8>, count: u32) {
         put_frame(into, kind::HAND_OVER, |into| into.extend(count.to_le_bytes()));
+    }
+
+    /// Appends a starter's frame.
+    pub fn put_starter(into: &mut Vec<u8>) {
+        put_frame(into, kind::STARTER, |_| ());
     }
 }
 

@@ -54,6 +54,7 @@ fn every_message_to_a_keeper_comes_back() {
     ToKeeper::put_end(&mut bytes, -1, -1);
     ToKeeper::put_end(&mut bytes, 9, i64::MAX);
     ToKeeper::put_hand_over(&mut bytes, u32::MAX);
+    ToKeeper::put_starter(&mut bytes);
     let shown: Vec<String> =
         frames(&bytes).unwrap().into_iter().map(|frame| read(Reader::Keeper, frame).unwrap()).collect();
     assert_eq!(
@@ -64,6 +65,7 @@ fn every_message_to_a_keeper_comes_back() {
             "End { signal: -1, grace: -1 }",
             "End { signal: 9, grace: 9223372036854775807 }",
             "HandOver { count: 4294967295 }",
+            "Starter",
         ]
     );
 }

@@ -356,6 +356,11 @@ impl Host {
         }
     }
 
+    /// The call's first process is a starter: it passes on what it is sent. False when the call has ended.
+    pub fn has_starter(&self, number: u32) -> bool {
+        self.post(number, ToKeeper::put_starter, Vec::new())
+    }
+
     /// Gives read ends to the keeper; the host's copies are closed when it has answered.
     pub fn hand_over(&self, number: u32, pipes: &[u32]) -> bool {
         let copies: Option<Vec<OwnedFd>> =
