@@ -112,6 +112,39 @@ test('C20 what escaped is gone after SIGKILL of the host', async (t) => {
   t.pass()
 })
 
+test('a command that makes a pid namespace is ended with all that is in it', async (t) => {
+  if (!hasNamespaces(t)) return
+  const word = newWord()
+  const script = `setsid sleep ${word} & echo up; exec sleep ${word}`
+  const child = spawn('unshare', ['--pid', '--fork', 'sh', '-c', script])
+  await once(child.stdout, 'data')
+  await until(() => withWord(word).length === 2, 'both')
+  t.like(await child.end({ grace: 0 }), { outcome: 'ended' })
+  t.deepEqual(withWord(word), [])
+})
+
+test('a command that enters the pid namespace of somebody else: what hangs on it is ended, an orphan in there is not seen', async (t) => {
+  if (!hasNamespaces(t)) return
+  const [own, other] = [newWord(), newWord()]
+  // Its process 1, bounded as everything is, and ended below by the handle of its parent.
+  const owner = plainSpawn('unshare', ['--pid', '--fork', '--kill-child', 'sleep', other], { stdio: 'ignore' })
+  t.teardown(() => owner.kill('SIGKILL'))
+  const [first] = await until(
+    () => some(childrenOf(owner.pid).filter((pid) => withWord(other).includes(pid))),
+    'process 1',
+  )
+  const script = `(setsid sleep ${own} &); echo up; exec sleep ${own}`
+  const child = spawn('nsenter', ['--target', `${first}`, '--pid', 'sh', '-c', script])
+  await once(child.stdout, 'data')
+  const [orphan] = await until(() => some(withWord(own).filter((pid) => stat(pid)?.ppid === first)), 'the orphan')
+  t.like(await child.end({ grace: 0 }), { outcome: 'ended' })
+  t.deepEqual(withWord(own), [orphan], 'said in docs/guarantees.md')
+  owner.kill('SIGKILL')
+  await noneWithWord(own)
+})
+
+const some = (list) => list.length > 0 && list
+
 // ---- C21
 const NAMESPACE = ['unshare', '--pid', '--mount', '--fork', '--mount-proc', '--kill-child']
 /** A user that nothing else runs as: RLIMIT_NPROC counts all of a user's processes. */

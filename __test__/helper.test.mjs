@@ -146,6 +146,42 @@ test('bad helper: a missing one', async (t) => {
   await assertBestEffort(t, seen)
 })
 
+for (const [cause, act] of [
+  ['the exit of the command', 'child.stdin.end()'],
+  ['a timeout', ''],
+  ['an abort', 'controller.abort()'],
+  ['end()', 'child.end()'],
+]) {
+  test(`best effort: what is left in the group is ended by ${cause}, and that is not confirmed`, async (t) => {
+    const folder = folderWith(t, (path) => rmSync(path))
+    const mark = newMark()
+    const host = startHost(
+      `
+      const controller = new AbortController()
+      const script = 'trap "" TERM; sleep 60 & echo up; read line'
+      const timeout = ${cause === 'a timeout' ? 500 : 0}
+      const options = { containment: 'best-effort', grace: 100, timeout, signal: controller.signal }
+      const child = spawn('sh', ['-c', script], options)
+      await new Promise((resolve) => child.stdout.once('data', resolve))
+      report('up')
+      ${act}
+      report(await child.ended)
+      await new Promise((resolve) => process.stdin.once('data', resolve))
+      process.stdin.destroy()
+      `,
+      { env: { HOLDFAST_BINARY_PATH: folder, MARK: mark } },
+    )
+    t.teardown(() => host.kill())
+    t.is(await host.next(), 'up')
+    const { outcome, mechanism, by, notice } = await host.next()
+    t.deepEqual([outcome, mechanism, by, notice], ['unconfirmed', 'none', 'host', notices.helper])
+    // The host is still there, and nothing else.
+    await until(() => marked(mark).every((pid) => pid === host.pid), 'the end of the group')
+    host.child.stdin.write('\n')
+    t.deepEqual(await host.exited, { code: 0, signal: null })
+  })
+}
+
 test('bad helper: NODE_DEBUG=holdfast tells once that commands run without containment', async (t) => {
   const folder = folderWith(t, (path) => rmSync(path))
   const told = async (debug) => {

@@ -620,13 +620,18 @@ test('C02 the host is gone by exit(), abort() or an exception: a setsid grandchi
   t.pass()
 })
 
-test('SIGKILL of the starter, of its keeper, of the Engine: all of it is ended, and reported', async (t) => {
-  for (const who of ['starter', 'keeper', 'engine']) {
+test('SIGKILL of the starter, of its keeper, of both, of the Engine: all of it is ended, and reported', async (t) => {
+  for (const who of ['starter', 'keeper', 'engine', 'both']) {
     const one = newMark()
     const session = await shell(t, `setsid sleep 60 & echo ready; sleep 60; true`, { env: { ...env, MARK: one } })
     t.is(await linesOf(session.stdout).next(), 'ready')
     const { keeper, engine } = await belowStarter(session.pid)
-    process.kill({ starter: session.pid, keeper, engine }[who], 'SIGKILL')
+    if (who === 'both') {
+      // Stopped, it neither reaps its keeper nor does what its keeper's death asks of it.
+      process.kill(session.pid, 'SIGSTOP')
+      process.kill(keeper, 'SIGKILL')
+    }
+    process.kill({ both: session.pid, starter: session.pid, keeper, engine }[who], 'SIGKILL')
     const { exitCode, signal } = await session.exited
     t.deepEqual([exitCode, signal], who === 'keeper' ? [70, null] : [null, 'SIGKILL'])
     t.is((await session.ended).outcome, 'ended')
