@@ -43,6 +43,7 @@ const MOST_UNREADY = 2
 /** In a row, each within a second of its start: it is not somebody who kills them, they die of themselves. */
 const MOST_SHORT = 32
 const SHORT = 1000
+const REAP_AGAIN = 20
 /** More without a line's end is not a guard speaking. */
 const LONGEST_LINE = 4096
 
@@ -158,7 +159,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
     this.leader = start.leader
     if (wishes.signal !== undefined) watchSignal(wishes.signal, this)
     this.hold()
-    this.guard = new GuardProcess(start.pipe, this)
+    this.guard = new GuardProcess(start, this)
     this.guard.listen()
   }
 
@@ -196,7 +197,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
       this.giveUp(refusal(pid, start))
       return
     }
-    this.guard = new GuardProcess(start.pipe, this)
+    this.guard = new GuardProcess(start, this)
     // What was asked of the one before it may have been lost with it.
     this.sayEnding()
     if (this.isReleasing) this.guard.say('release')
@@ -327,10 +328,10 @@ class GuardProcess implements Sink {
   private readonly survivors: ProcessInfo[] = []
 
   constructor(
-    pipe: number,
+    private readonly start: GuardStart,
     private readonly group: GuardedGroup,
   ) {
-    this.pipe = new Pipe(pipe, group)
+    this.pipe = new Pipe(start.pipe, group)
     this.reader = new Reader(this.pipe, this)
     this.writer = new Writer(this.pipe)
     this.timer = setTimeout(late, READY_WITHIN, this).unref()
@@ -348,6 +349,8 @@ class GuardProcess implements Sink {
   say(line: string): void {
     this.unsaid += `${line}\n`
     this.write()
+    // It may have been stopped.
+    native.wakeGuard(this.start.guard)
   }
 
   /** That it does not read any more is told by the end of what it says. */
@@ -366,6 +369,7 @@ class GuardProcess implements Sink {
     this.isOpen = false
     clearTimeout(this.timer)
     this.pipe.close()
+    reap(this.start.guard)
   }
 
   // ---- from it
@@ -428,6 +432,11 @@ class GuardProcess implements Sink {
     this.close()
     this.group.onLost()
   }
+}
+
+/** So that it leaves no zombie, also where its end cannot be watched. */
+function reap(guard: number): void {
+  if (!native.reapGuard(guard)) setTimeout(reap, REAP_AGAIN, guard).unref()
 }
 
 function late(guard: GuardProcess): void {

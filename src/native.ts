@@ -64,6 +64,8 @@ export interface GuardStart {
   leader: number
   /** Duplex: read() and write() as of a call's pipe. */
   pipe: number
+  /** For wakeGuard(). */
+  guard: number
 }
 
 export interface Native {
@@ -144,6 +146,10 @@ export interface Native {
   guard(environment: number, helper: string, pid: number, sweep: boolean, grace: number): GuardStart
   /** Another guard for the same leader, in the place of one that died. */
   guardAgain(environment: number, helper: string, leader: number, sweep: boolean, grace: number): GuardStart
+  /** Somebody may have stopped it, and something was said to it. */
+  wakeGuard(guard: number): void
+  /** It has said its last word. False: it is to be asked again, since nobody tells of its end (no pidfds). */
+  reapGuard(guard: number): boolean
   /** The leader's descriptor is given up. */
   forgetLeader(leader: number): void
   /** The next call starts a new helper. */

@@ -117,13 +117,19 @@ fn open_behind_guard(pid: Pid, gate: &OwnedFd, options: &GuardOptions<'_>) -> Re
     let (guard, control) =
         start_guard(options, pid, &handle, Standing::Group(pid)).map_err(NotRun::NoGuard)?;
     stop("gate-guarded");
-    if let Err(error) = await_ready(&control) {
+    let ready = await_ready(&control);
+    stop("gate-ready");
+    // Its word may have outlived it.
+    let ready = ready.and_then(|()| match sys::look(guard) {
+        Look::Live => Ok(()),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    });
+    if let Err(error) = ready {
         drop(control);
         sys::kill_child(guard, libc::SIGKILL);
         settle(guard);
         return Err(NotRun::NoGuard(error));
     }
-    stop("gate-ready");
     // A failure here means that the new process is gone; its status says so.
     let _ = rustix::io::write(gate, &[1]);
     stop("gate-open");

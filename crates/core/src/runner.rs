@@ -221,7 +221,9 @@ impl Runner {
         let mut bytes = Vec::new();
         ToKeeper::put_spec(&mut bytes, &spec);
         self.outbox.push(bytes, descriptors);
-        self.outbox.flush(self.control.as_fd())
+        // A keeper that is lost by now is found to be that when it is waited for.
+        let _ = self.outbox.flush(self.control.as_fd());
+        Ok(())
     }
 
     /// Until the keeper's last word, or until the brood of a lost keeper is ended.

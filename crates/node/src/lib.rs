@@ -244,11 +244,14 @@ pub struct GuardStart {
     pub group: i32,
     pub leader: u32,
     pub pipe: u32,
+    pub guard: u32,
 }
 
 fn guarded(result: std::result::Result<Guarded, Unguarded>) -> GuardStart {
     match result {
-        Ok(Guarded { leader, group, pipe }) => GuardStart { group, leader, pipe, ..GuardStart::default() },
+        Ok(Guarded { leader, group, pipe, guard }) => {
+            GuardStart { group, leader, pipe, guard, ..GuardStart::default() }
+        }
         Err(why) => {
             let errno =
                 if let Unguarded::Helper(error) = &why { error.raw_os_error().unwrap_or(0) } else { 0 };
@@ -273,6 +276,17 @@ pub fn guard_again(
 ) -> Result<GuardStart> {
     let options = GuardOptions { helper: Path::new(&helper), sweep, grace: millis(grace) };
     Ok(guarded(host()?.guard_again(EnvId(environment), leader, &options)))
+}
+
+#[napi(catch_unwind)]
+pub fn wake_guard(guard: u32) -> Result<()> {
+    host()?.wake_guard(guard);
+    Ok(())
+}
+
+#[napi(catch_unwind)]
+pub fn reap_guard(guard: u32) -> Result<bool> {
+    Ok(host()?.reap_guard(guard))
 }
 
 #[napi(catch_unwind)]

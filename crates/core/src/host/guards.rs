@@ -56,6 +56,8 @@ pub struct Guarded {
     pub group: i32,
     /// What is said to the guard and by it.
     pub pipe: u32,
+    /// Stands for the guard in [`Host::wake_guard`].
+    pub guard: u32,
 }
 
 impl Leader {
@@ -89,13 +91,13 @@ impl Host {
     pub fn guard(&self, env: EnvId, pid: i32, options: &GuardOptions<'_>) -> Result<Guarded, Unguarded> {
         let pid = Pid::new(pid).ok_or(Unguarded::NotAChild)?;
         let leader = Arc::new(Leader::of(env, pid)?);
-        let pipe = self.start_guard(env, &leader, options).map_err(Unguarded::Helper)?;
+        let (guard, pipe) = self.start_guard(env, &leader, options).map_err(Unguarded::Helper)?;
         let mut leaders = lock(&self.leaders);
         leaders.last += 1;
         let number = leaders.last;
         let group = leader.group.raw();
         leaders.known.insert(number, leader);
-        Ok(Guarded { leader: number, group, pipe })
+        Ok(Guarded { leader: number, group, pipe, guard })
     }
 
     /// Starts another guard in the place of one that died.
@@ -106,8 +108,19 @@ impl Host {
         options: &GuardOptions<'_>,
     ) -> Result<Guarded, Unguarded> {
         let known = lock(&self.leaders).known.get(&leader).cloned().ok_or(Unguarded::NotAChild)?;
-        let pipe = self.start_guard(env, &known, options).map_err(Unguarded::Helper)?;
-        Ok(Guarded { leader, group: known.group.raw(), pipe })
+        let (guard, pipe) = self.start_guard(env, &known, options).map_err(Unguarded::Helper)?;
+        Ok(Guarded { leader, group: known.group.raw(), pipe, guard })
+    }
+
+    /// Somebody may have stopped it, and something is to be said to it.
+    pub fn wake_guard(&self, guard: u32) {
+        lock(&self.pool).signal_child(guard.into(), libc::SIGCONT);
+    }
+
+    /// It has said its last word. False: it has not ended yet, and nobody will be told when it does, for want of pidfds.
+    pub fn reap_guard(&self, guard: u32) -> bool {
+        let mut pool = lock(&self.pool);
+        pool.is_watched(guard.into()) || pool.reap(guard.into())
     }
 
     /// Its descriptor is given up.
@@ -119,7 +132,7 @@ impl Host {
         lock(&self.leaders).known.retain(|_, leader| leader.env != env);
     }
 
-    fn start_guard(&self, env: EnvId, leader: &Leader, options: &GuardOptions<'_>) -> io::Result<u32> {
+    fn start_guard(&self, env: EnvId, leader: &Leader, options: &GuardOptions<'_>) -> io::Result<(u32, u32)> {
         let start = |standing| start_guard(options, leader.group, &leader.handle, standing);
         // By a pin only while the number is the leader's.
         let (pid, control) = match leader.same_session && leader.handle.is_unreaped() {
@@ -127,8 +140,8 @@ impl Host {
             true => start(Standing::Group(leader.group)).or_else(|_| start(Standing::Session)),
             false => start(Standing::Session),
         }?;
-        lock(&self.pool).watch_exit(pid);
+        let guard = lock(&self.pool).watch_exit(pid);
         rustix::fs::fcntl_setfl(&control, OFlags::NONBLOCK)?;
-        Ok(self.reactor.add(env, Some(Arc::new(control))))
+        Ok((guard as u32, self.reactor.add(env, Some(Arc::new(control)))))
     }
 }

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::reactor::Reactor;
 use crate::commitment::Commitment;
 use crate::socket::{self, Outbox, Received};
-use crate::sys::{self, Identity, Pid, Standing};
+use crate::sys::{self, Handle, Identity, Pid, Standing};
 
 /// For the helper's first word, and for a keeper when none is idle.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -76,8 +76,8 @@ pub struct Pool {
     /// Ends reported for lost keepers, and who waits for one.
     reports: HashMap<KeeperId, EndFacts>,
     waiting: HashMap<KeeperId, u32>,
-    /// Children of ours that are waited for, each by its pidfd: helpers, the present one too, and guards.
-    children: HashMap<u64, OwnedFd>,
+    /// Children of ours that are waited for: helpers, the present one too, and guards.
+    children: HashMap<u64, (Pid, Handle)>,
     last_child: u64,
 }
 
@@ -255,25 +255,54 @@ impl Pool {
         while self.helper.as_ref().is_some_and(|helper| !helper.greeted) {
             self.await_helper(deadline).map_err(|Refusal { errno, tried }| {
                 // Our unreaped child, by its pidfd. It has no keepers yet; what does not greet is not left behind.
-                if let Some(pidfd) = self.children.get(&child) {
-                    let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL);
-                }
+                self.signal_child(child, libc::SIGKILL);
                 Refusal { errno, tried: format!("starting the helper {shown}: {tried}") }
             })?;
         }
         Ok(())
     }
 
-    /// So that a child of ours leaves no zombie in the host: it is waited for through its pidfd, so that no other child
-    /// of the host can be meant.
+    /// So that a child of ours leaves no zombie in the host: it is waited for through its descriptor, so that no other
+    /// child of the host can be meant.
     pub fn watch_exit(&mut self, pid: Pid) -> u64 {
+        // Those that cannot be watched, for want of pidfds.
+        let known: Vec<u64> = self.children.keys().copied().collect();
+        for child in known {
+            self.reap(child);
+        }
         self.last_child += 1;
-        if let Some(pidfd) = sys::pidfd_of_child(pid)
-            && self.reactor.watch_for_pool(self.last_child << 1 | 1, &pidfd).is_ok()
-        {
-            self.children.insert(self.last_child, pidfd);
+        if let Ok(handle) = Handle::open(pid) {
+            if let Some(pidfd) = handle.pidfd() {
+                let _ = self.reactor.watch_for_pool(self.last_child << 1 | 1, pidfd);
+            }
+            self.children.insert(self.last_child, (pid, handle));
         }
         self.last_child
+    }
+
+    /// Whether its end is told by the reactor, and it is reaped then.
+    pub fn is_watched(&self, child: u64) -> bool {
+        self.children.get(&child).is_some_and(|(_, handle)| handle.pidfd().is_some())
+    }
+
+    /// Reaps a child of ours that has ended. Whether there is nothing more to reap.
+    pub fn reap(&mut self, child: u64) -> bool {
+        let Some((pid, handle)) = self.children.get(&child) else { return true };
+        if !sys::reap_behind(handle, *pid) {
+            return false;
+        }
+        if let Some(pidfd) = handle.pidfd() {
+            self.reactor.unwatch(pidfd);
+        }
+        self.children.remove(&child);
+        true
+    }
+
+    /// Our unreaped child, by its descriptor.
+    pub fn signal_child(&self, child: u64, signal: i32) {
+        if let Some((_, handle)) = self.children.get(&child) {
+            let _ = handle.signal(signal);
+        }
     }
 
     /// Waits for the helper's next word.
@@ -287,9 +316,7 @@ impl Pool {
             };
             if !wait(deadline.min(Instant::now() + STOPPED)) {
                 // Somebody may have stopped it.
-                if let Some(pidfd) = self.children.get(&helper.child) {
-                    let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::CONT);
-                }
+                self.signal_child(helper.child, libc::SIGCONT);
                 wait(deadline);
             }
         }
@@ -315,13 +342,7 @@ impl Pool {
         if key & 1 == 0 {
             return self.drain();
         }
-        let child = key >> 1;
-        if let Some(pidfd) = self.children.get(&child)
-            && sys::reap_pidfd(pidfd)
-        {
-            self.reactor.unwatch(pidfd);
-            self.children.remove(&child);
-        }
+        self.reap(key >> 1);
     }
 
     /// Reads what the helper said.

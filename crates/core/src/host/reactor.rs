@@ -359,12 +359,12 @@ impl Reactor {
     }
 
     /// Watches a descriptor of the pool's.
-    pub fn watch_for_pool(&self, key: u64, fd: &OwnedFd) -> io::Result<()> {
+    pub fn watch_for_pool(&self, key: u64, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd.as_fd(), EventData::new_u64(POOL | key), EventFlags::IN)?)
     }
 
     /// Stops watching it.
-    pub fn unwatch(&self, fd: &OwnedFd) {
+    pub fn unwatch(&self, fd: impl AsFd) {
         let _ = epoll::delete(&self.epoll, fd.as_fd());
     }
 }

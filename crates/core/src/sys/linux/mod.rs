@@ -21,7 +21,7 @@ pub use mode::{
 pub use process::{
     Delivery, Group, Kill, Look, Parent, Pid, Reaped, await_end, give_group, group_of, handle_of_descendant,
     inspect, is_in_our_session, kill_child, kill_family, look, look_behind, peek_any, pidfd_of_child,
-    pidfd_of_parent, reap, reap_any, reap_pidfd, signal_descendant, stopped,
+    pidfd_of_parent, reap, reap_any, reap_behind, signal_descendant, stopped,
 };
 pub use shared::SharedBytes;
 pub use start::{Failure, Gate, MOST_PLACES, Plan, Stack, Started, Surroundings, fork_gated, start};

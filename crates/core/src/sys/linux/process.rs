@@ -195,9 +195,13 @@ pub fn reap_any() -> io::Result<Option<Reaped>> {
     Ok(waitid(libc::P_ALL, 0, REAP)?.map(|(reaped, _)| reaped))
 }
 
-/// Reaps the child behind a pidfd, if it is a zombie. True when there is nothing (more) to reap.
-pub fn reap_pidfd(fd: &OwnedFd) -> bool {
-    !matches!(waitid(libc::P_PIDFD, fd.as_raw_fd() as u32, REAP), Ok(None))
+/// Reaps the child behind a descriptor, if it has ended; `pid` is its number if it is our unreaped child at all. True when
+/// there is nothing (more) to reap.
+pub fn reap_behind(handle: &Handle, pid: Pid) -> bool {
+    match handle.pidfd() {
+        Some(fd) => !matches!(waitid(libc::P_PIDFD, fd.as_raw_fd() as u32, REAP), Ok(None)),
+        None => handle.number() != Some(pid) || reap(pid).is_some(),
+    }
 }
 
 /// Shows a zombie child and leaves it.
