@@ -61,9 +61,7 @@ impl Brood {
     /// The children that count, by the table or, failing that, by asking every number.
     fn found(&self, by_number: bool) -> Vec<Pid> {
         let listed = if by_number { None } else { self.children() };
-        let mut list = listed.unwrap_or_else(sys::every_number);
-        list.retain(|pid| !self.outsiders.contains(pid));
-        list
+        listed.unwrap_or_else(|| sys::children_by_number(&self.outsiders))
     }
 
     /// Those that are alive.

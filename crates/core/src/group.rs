@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
-use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid};
+use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid, Turn};
 
 /// Where an end cannot be polled for, it is looked for so often.
 pub const AGAIN: Duration = Duration::from_millis(50);
@@ -52,6 +52,15 @@ pub enum Live {
     Unknown,
 }
 
+/// What a look for those who left the group has brought.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// So many more are held.
+    new: usize,
+    /// Somebody is there who cannot be held (no free descriptor).
+    missed: bool,
+}
+
 /// SIGKILL to a pinned group until no live member is left.
 pub fn end_pinned_group(group: &Group, deadline: Instant) -> GroupEnd {
     Hold::Pin(*group).end(deadline)
@@ -60,10 +69,14 @@ pub fn end_pinned_group(group: &Group, deadline: Instant) -> GroupEnd {
 /// Members of a group, each held by a descriptor of its own, for kernels that cannot signal a group through its leader.
 ///
 /// The number of a group is not given out again while a member is unreaped. So a look at the table counts if somebody
-/// who was held before it is unreaped after it.
+/// who was held before it is unreaped after it; or if the kernel has not come around to that number since such a look.
 pub struct Members {
     group: Pid,
     held: BTreeMap<Pid, Handle>,
+    /// So many were ever taken hold of.
+    found: usize,
+    /// When a look last counted.
+    tied: Option<Turn>,
     /// Somebody has the group's number and could not be tied to the group.
     stranger: bool,
 }
@@ -71,11 +84,12 @@ pub struct Members {
 impl Members {
     /// Held by its leader to begin with, who must be unreaped.
     pub fn new(group: Pid, leader: Handle) -> Members {
-        Members { group, held: BTreeMap::from([(group, leader)]), stranger: false }
+        Members { group, held: BTreeMap::from([(group, leader)]), found: 1, tied: None, stranger: false }
     }
 
     /// Takes hold of whoever is new.
     fn look(&mut self) -> Live {
+        let turn = Turn::now();
         let LiveMembers::These(listed) = sys::live_members(self.group) else { return Live::Unknown };
         let new: Vec<(Pid, Handle)> = listed
             .iter()
@@ -84,8 +98,10 @@ impl Members {
             // Opened first, looked at again after: whoever has the number now has it behind this descriptor.
             .filter(|&(pid, _)| sys::group_of(pid) == Some(self.group))
             .collect();
-        if self.held.values().any(Handle::is_unreaped) {
+        if self.held.values().any(Handle::is_unreaped) || self.is_still_its_own() {
+            self.found += new.len();
             self.held.extend(new);
+            self.tied = turn;
             self.stranger = false;
         } else {
             self.stranger = !new.is_empty();
@@ -94,6 +110,11 @@ impl Members {
         let live: Vec<Pid> =
             self.held.iter().filter(|(_, handle)| !handle.has_ended()).map(|(&pid, _)| pid).collect();
         if live.is_empty() && self.stranger { Live::Unknown } else { Live::These(live) }
+    }
+
+    fn is_still_its_own(&self) -> bool {
+        let (Some(then), Some(now)) = (self.tied, Turn::now()) else { return false };
+        now.has_not_come_around_to(self.group, &then)
     }
 
     /// Each one by itself, so that there is no group that we could be in.
@@ -123,6 +144,11 @@ impl Hold {
         }
     }
 
+    /// How many members were found one by one; a group that is held as a whole needs none to be found.
+    fn found(&self) -> usize {
+        if let Hold::Members(members) = self { members.found } else { 0 }
+    }
+
     /// Signals every member.
     pub fn signal(&self, signal: i32) -> Delivery {
         match self {
@@ -146,9 +172,9 @@ impl Hold {
     }
 
     /// Whoever is below a live member and not in the group, each held, parents first. `follow` is called for each one.
-    pub fn left(&mut self, held: &mut BTreeMap<Pid, Handle>, follow: impl Fn(&Handle)) -> usize {
-        let Live::These(members) = self.live() else { return 0 };
-        let before = held.len();
+    pub fn left(&mut self, held: &mut BTreeMap<Pid, Handle>, follow: impl Fn(&Handle)) -> Found {
+        let mut found = Found::default();
+        let Live::These(members) = self.live() else { return found };
         let roots: Vec<Pid> = members.iter().chain(held.keys()).copied().collect();
         for (pid, parent) in sys::descendants(&roots) {
             let in_group = |pid| sys::group_of(pid) == Some(self.group());
@@ -156,14 +182,20 @@ impl Hold {
             if in_group(pid) || held.contains_key(&pid) || Pid::own() == Some(pid) {
                 continue;
             }
-            let Some(handle) = sys::handle_of_descendant(pid, parent) else { continue };
+            let Some(handle) = sys::handle_of_descendant(pid, parent).unwrap_or_else(|_| {
+                found.missed = true;
+                None
+            }) else {
+                continue;
+            };
             // And the parent is still the one that was meant.
             if in_group(parent) || held.get(&parent).is_some_and(Handle::is_unreaped) {
                 follow(&handle);
                 held.insert(pid, handle);
+                found.new += 1;
             }
         }
-        held.len() - before
+        found
     }
 
     /// SIGKILL to every member, and to whoever left the group and hangs on one, until none of them lives.
@@ -172,14 +204,15 @@ impl Hold {
     pub fn end(&mut self, deadline: Instant) -> GroupEnd {
         let mut left = BTreeMap::new();
         let mut looks = 0;
-        loop {
+        let missed = loop {
+            let known = self.found();
             self.signal(libc::SIGSTOP);
             looks += 1;
-            let stop = |handle: &Handle| drop(handle.signal(libc::SIGSTOP));
-            if self.left(&mut left, stop) == 0 || looks == MOST_LOOKS {
-                break;
+            let found = self.left(&mut left, |handle| drop(handle.signal(libc::SIGSTOP)));
+            if found.new == 0 && self.found() == known || looks == MOST_LOOKS {
+                break found.missed || found.new > 0;
             }
-        }
+        };
         for handle in left.values() {
             let _ = handle.signal(libc::SIGKILL);
         }
@@ -187,10 +220,12 @@ impl Hold {
             GroupEnd::Ended => {
                 await_ends(left.values().filter(|handle| !handle.is_denied()), deadline);
                 left.retain(|_, handle| !handle.has_ended());
-                if left.is_empty() {
-                    GroupEnd::Ended
-                } else {
+                if !left.is_empty() {
                     GroupEnd::Survivors(left.into_keys().collect())
+                } else if missed {
+                    GroupEnd::Unconfirmed
+                } else {
+                    GroupEnd::Ended
                 }
             }
             other => other,
@@ -218,6 +253,10 @@ impl Hold {
                         list.iter().filter_map(|&pid| Handle::open(pid).ok()).collect();
                     if over || !handles.is_empty() && handles.iter().all(Handle::is_denied) {
                         return GroupEnd::Survivors(list);
+                    }
+                    if let Hold::Members(members) = self {
+                        // Whoever was found just now may not wait for us to come back.
+                        members.signal(libc::SIGKILL);
                     }
                     await_ends(handles.iter().filter(|handle| !handle.is_denied()), deadline);
                 }

@@ -124,6 +124,8 @@ pub fn guard(args: &[OsString]) -> ExitCode {
     };
     sys::become_mode(Some(if options.by_pidfd { LEADER.unsigned_abs() + 1 } else { LEADER.unsigned_abs() }));
     let _ = std::env::set_current_dir("/");
+    // Whoever left the group is held one by one.
+    sys::allow_all_descriptors();
     // Before we open anything, which could get its number.
     let leader = options.by_pidfd.then(|| sys::inherited(LEADER)).transpose();
     let parent = Parent::watch();
@@ -169,7 +171,7 @@ fn take_hold(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>
         return pin(group, leader);
     }
     let leader = leader.ok_or("member")?;
-    if !Handle::open(Pid::own().ok_or("unheld")?).is_ok_and(|own| own.is_unreaped()) {
+    if !Handle::works() {
         return Err("unheld");
     }
     let again = leader.try_clone().map_err(|_| "unheld")?;
@@ -270,7 +272,8 @@ impl Guard {
                     && members.is_empty()
                     && let Some(living) = self.living()
                 {
-                    is_over = living.is_empty();
+                    // Twice, as at every end.
+                    is_over = living.is_empty() && self.living().is_some_and(|again| again.is_empty());
                     members = living;
                 }
                 if is_over {

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::PidfdFlags;
 
-use super::process::{Delivery, Pid, is_own_group};
+use super::process::{Delivery, Pid, info, is_own_group};
 use super::table::{self, Stat};
 
 /// PIDFD_SIGNAL_PROCESS_GROUP: the group that the process leads or led (Linux 6.9).
@@ -70,12 +70,23 @@ impl Handle {
 
     /// Whether it has not been reaped: until then its number is its own, and so is its group's.
     pub fn is_unreaped(&self) -> bool {
-        self.signal(0).is_ok() || self.is_denied()
+        match self.signal(0).map_err(|error| error.raw_os_error()) {
+            Ok(()) => true,
+            Err(Some(libc::ESRCH)) => false,
+            // It is another user's, or a filter refuses the question.
+            Err(_) => self.number().is_some(),
+        }
     }
 
-    /// Whether the system refuses to let us signal it.
+    /// Whether the system refuses to let us signal it, and not just anyone.
     pub fn is_denied(&self) -> bool {
-        self.signal(0).is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
+        let denied = self.signal(0).is_err_and(|error| error.raw_os_error() == Some(libc::EPERM));
+        denied && Handle::works()
+    }
+
+    /// Whether processes can be signalled through descriptors at all: tried on ourselves, without a signal.
+    pub fn works() -> bool {
+        Pid::own().and_then(|own| Handle::open(own).ok()).is_some_and(|own| own.signal(0).is_ok())
     }
 
     /// Whether all of its threads have ended.
@@ -99,9 +110,13 @@ impl Handle {
         Stat::parse(&bytes[..count])
     }
 
-    /// The number it has, or had, in our pid namespace, where that can be told.
+    /// The number it has in our pid namespace; None when it was reaped, or that cannot be told.
     pub fn number(&self) -> Option<Pid> {
-        if self.is_folder { self.stat().map(|stat| stat.pid) } else { table::pid_of_pidfd(&self.fd) }
+        if self.is_folder {
+            return self.stat().map(|stat| stat.pid);
+        }
+        let told = info(&self.fd).and_then(|(own, _)| Pid::new(own));
+        told.or_else(|| table::pid_of_pidfd(&self.fd).filter(|_| table::is_ours()))
     }
 }
 

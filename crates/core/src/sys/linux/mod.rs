@@ -15,8 +15,8 @@ pub use handle::{Handle, LedGroup};
 pub use helper::{Standing, start_helper};
 pub use identity::{Attributes, Identity, duplicate, environment, replace_process};
 pub use mode::{
-    Forked, Manners, SignalSource, become_keeper, become_mode, block_all_signals, fork, inherited,
-    inherited_control, leave_group, make_pin, raise_default,
+    Forked, Manners, SignalSource, allow_all_descriptors, become_keeper, become_mode, block_all_signals,
+    fork, inherited, inherited_control, leave_group, make_pin, raise_default,
 };
 pub use process::{
     Delivery, Group, Kill, Look, Parent, Pid, Reaped, await_end, give_group, group_of, handle_of_descendant,
@@ -26,7 +26,8 @@ pub use process::{
 pub use shared::SharedBytes;
 pub use start::{Failure, Gate, MOST_PLACES, Plan, Stack, Started, Surroundings, fork_gated, start};
 pub use table::{
-    ChildrenFile, LiveMembers, below, descendants, every_number, live_members, name, own_children, shown,
+    ChildrenFile, LiveMembers, Turn, below, children_by_number, descendants, live_members, name,
+    own_children, shown,
 };
 pub use terminal::{
     Terminal, inherited_stream, is_ignored, let_go_of_stderr, let_go_of_stdio, open_descriptors, own_group,

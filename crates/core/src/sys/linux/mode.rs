@@ -60,6 +60,13 @@ pub fn become_mode(first_closed: Option<u32>) -> bool {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok()
 }
 
+/// As many open files as we may have. For a process that executes nothing.
+pub fn allow_all_descriptors() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let all = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, all);
+}
+
 /// Whether a keeper that waits for a call may be put behind whoever wakes it (SCHED_BATCH, sched(7)).
 ///
 /// A message by a socket wakes its reader on the sender's processor, and there the reader usually goes first: the host

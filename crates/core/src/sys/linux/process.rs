@@ -288,19 +288,24 @@ impl Delivery {
     }
 }
 
-/// A deeper descendant: its descriptor is opened first, after which it must still be a child of `parent`.
-pub fn handle_of_descendant(pid: Pid, parent: Pid) -> Option<Handle> {
-    let handle = Handle::open(pid).ok()?;
+/// A deeper descendant: its descriptor is opened first, after which it must still be a child of `parent`. An error: it
+/// is there and cannot be held.
+pub fn handle_of_descendant(pid: Pid, parent: Pid) -> io::Result<Option<Handle>> {
+    let handle = match Handle::open(pid) {
+        Ok(handle) => handle,
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+        Err(error) => return Err(error),
+    };
     let found = info(&handle).or_else(|| {
         // A /proc of another pid namespace counts differently: the number must mean the same process in both.
         Some((handle.number()?.raw(), table::parent_of(pid)?.raw()))
     });
-    (found == Some((pid.0, parent.0))).then_some(handle)
+    Ok((found == Some((pid.0, parent.0))).then_some(handle))
 }
 
 /// Signals a deeper descendant. False when it cannot be shown to be one.
 pub fn signal_descendant(pid: Pid, parent: Pid, signals: &[i32]) -> bool {
-    let Some(handle) = handle_of_descendant(pid, parent) else { return false };
+    let Ok(Some(handle)) = handle_of_descendant(pid, parent) else { return false };
     // Every one, whatever became of the one before.
     signals.iter().filter(|&&signal| handle.signal(signal).is_ok()).count() > 0
 }
@@ -376,7 +381,7 @@ pub fn kill_family(children: impl Iterator<Item = Pid>, first: Pid, group: Optio
 }
 
 /// Number and parent of the process behind a pidfd, where the kernel tells (PIDFD_GET_INFO, Linux 6.13).
-fn info(fd: impl AsFd) -> Option<(i32, i32)> {
+pub(super) fn info(fd: impl AsFd) -> Option<(i32, i32)> {
     // struct pidfd_info in its first size: mask, cgroup id (64 bits each), pid, tgid, ppid, and more.
     const GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
     const ASK_FOR_PIDS: u32 = 1;

@@ -1,6 +1,7 @@
 //! The process table, read from /proc (proc(5)). Nothing here is trusted as it stands: a number from a list is
 //! shown to be our child, or the same process as a pidfd, before it is signalled.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -50,10 +51,19 @@ impl ChildrenFile {
 fn children_of(pid: Pid, thorough: bool) -> Vec<Pid> {
     let tasks = format!("/proc/{pid}/task", pid = pid.raw());
     let of_task = |task: &str| -> Vec<Pid> {
-        let mut bytes = [0; 4096];
-        let file = File::open(format!("{tasks}/{task}/children"));
-        let length = file.and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);
-        numbers(&bytes[..length]).collect()
+        // The longest number, and the space behind it.
+        const LONGEST: usize = 8;
+        let mut list = Vec::new();
+        let mut chunk = [0; 4096];
+        let Ok(file) = File::open(format!("{tasks}/{task}/children")) else { return Vec::new() };
+        while let Ok(count @ 1..) = file.read_at(&mut chunk, list.len() as u64) {
+            list.extend_from_slice(&chunk[..count]);
+            // Nearly always all of it is there at once; a list that goes on fills its chunk.
+            if count + LONGEST <= chunk.len() {
+                break;
+            }
+        }
+        numbers(&list).collect()
     };
     // Nearly every process has one thread. A directory has two links, and one for each folder in it.
     if !thorough || fs::metadata(&tasks).is_ok_and(|folder| folder.nlink() <= 3) {
@@ -88,20 +98,68 @@ pub(super) fn last_number() -> Option<Pid> {
     Pid::new(text.trim_end().rsplit(' ').next()?.parse().ok()?)
 }
 
-/// Every number that is a child of ours, alive or not, found by asking: for a system without a usable /proc.
-pub fn every_number() -> Vec<Pid> {
+/// How far the kernel has come in giving out numbers.
+///
+/// It gives them out in turn, and from the start again when it has reached the highest. So until it has come around, no
+/// number is given out a second time.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn {
+    last: i32,
+    /// Processes and threads started since boot, everywhere.
+    started: u64,
+    /// And those there are.
+    alive: u64,
+    highest: u64,
+}
+
+impl Turn {
+    /// Of now. None where it cannot be read.
+    pub fn now() -> Option<Turn> {
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        let load = fs::read_to_string("/proc/loadavg").ok()?;
+        Some(Turn {
+            last: last_number()?.raw(),
+            started: number(stat.lines().find_map(|line| line.strip_prefix("processes "))?)?,
+            alive: number(load.split(' ').nth(3)?.split('/').nth(1)?)?,
+            highest: number(&fs::read_to_string("/proc/sys/kernel/pid_max").ok()?)?,
+        })
+    }
+
+    /// Whether a number that was in use then has certainly not been given out since.
+    pub fn has_not_come_around_to(&self, pid: Pid, then: &Turn) -> bool {
+        let started = self.started.saturating_sub(then.started);
+        // It may have skipped as many as are alive, and half a turn is more than enough.
+        let less_than_a_turn = started + self.alive.max(then.alive) < self.highest / 2;
+        pid.raw() <= then.last && then.last <= self.last && less_than_a_turn
+    }
+}
+
+/// Children of ours, alive or not and but for `others`, found by asking: for a system without a usable /proc. Not always
+/// all of them: whoever comes back when those are gone finds the rest.
+pub fn children_by_number(others: &BTreeSet<Pid>) -> Vec<Pid> {
+    /// The highest that there can be (proc(5), pid_max).
+    const HIGHEST: i32 = 4_194_304;
+    const MANY: i32 = 32_768;
+    let own = Pid::own().map_or(1, Pid::raw);
     let highest =
         fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
+    let highest: i32 = highest.unwrap_or(HIGHEST);
+    // Those who came after us first: to ask four million numbers takes two seconds.
+    let soon = own.saturating_add(MANY).min(highest);
     let ask = |range: std::ops::RangeInclusive<i32>| -> Vec<Pid> {
-        range.filter_map(Pid::new).filter(|&pid| look(pid) != Look::NotOurs).collect()
+        let asked = range.filter_map(Pid::new).filter(|pid| !others.contains(pid));
+        asked.filter(|&pid| look(pid) != Look::NotOurs).collect()
     };
-    // The kernel's default first, its largest value only where that finds nothing.
-    let found = ask(2..=highest.unwrap_or(32_768));
-    if found.is_empty() && highest.is_none() { ask(32_769..=4_194_304) } else { found }
+    let found = [own..=soon, 2..=own, soon..=highest].into_iter().map(ask).find(|found| !found.is_empty());
+    found.unwrap_or_default()
 }
 
 /// The name the kernel keeps, also of a zombie. Empty where it cannot be read.
 pub fn name(pid: Pid) -> Vec<u8> {
+    if !is_ours() {
+        return Vec::new();
+    }
     let mut bytes = [0; 32];
     let file = File::open(format!("/proc/{}/comm", pid.raw()));
     let length = file.and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);
@@ -141,20 +199,43 @@ pub fn live_members(group: Pid) -> LiveMembers {
     if !complete {
         return LiveMembers::Unreadable;
     }
+    let mut looked_up_to = last_number();
     let mut members = Vec::new();
     for entry in entries {
         let Ok(entry) = entry else { return LiveMembers::Unreadable };
         let number = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::new);
-        // getpgid(2) costs a fiftieth of the file.
-        let Some(pid) = number.filter(|&pid| group_of(pid) == Some(group)) else { continue };
-        match fs::read(format!("/proc/{}/stat", pid.raw())).map(|text| Stat::parse(&text)) {
-            Ok(Some(stat)) if stat.is_alive() && stat.group == Some(group) => members.push(pid),
-            Ok(Some(_)) => (),
-            Err(error) if is_gone(&error) => (),
-            Ok(None) | Err(_) => return LiveMembers::Unreadable,
+        let Some(pid) = number else { continue };
+        match is_live_member(pid, group) {
+            Some(true) => members.push(pid),
+            Some(false) => (),
+            None => return LiveMembers::Unreadable,
         }
     }
+    // The folder is read in pieces. Of a chain in which each starts the next one and leaves, none need be in any piece.
+    const MOST_LOOKS: u32 = 64;
+    for _ in 0..MOST_LOOKS {
+        let (Some(from), Some(last)) = (looked_up_to, last_number()) else { break };
+        if last <= from || !members.is_empty() {
+            break;
+        }
+        let new = (from.raw() + 1..=last.raw()).filter_map(Pid::new);
+        members.extend(new.filter(|&pid| is_live_member(pid, group) == Some(true)));
+        looked_up_to = Some(last);
+    }
     LiveMembers::These(members)
+}
+
+/// None: the table does not say.
+fn is_live_member(pid: Pid, group: Pid) -> Option<bool> {
+    // getpgid(2) costs a fiftieth of the file.
+    if group_of(pid) != Some(group) {
+        return Some(false);
+    }
+    match fs::read(format!("/proc/{}/stat", pid.raw())) {
+        Ok(text) => Stat::parse(&text).map(|stat| stat.is_alive() && stat.group == Some(group)),
+        Err(error) if is_gone(&error) => Some(false),
+        Err(_) => None,
+    }
 }
 
 fn is_gone(error: &io::Error) -> bool {
@@ -238,6 +319,21 @@ mod tests {
         assert_eq!(Stat::parse(&line("a", 'S', 1, 0, 1)).unwrap().parent, None);
         assert_eq!(Stat::parse(b"nonsense"), None);
         assert_eq!(Stat::parse(b"7 (a) S 42 7"), None);
+    }
+
+    #[test]
+    fn numbers_are_given_out_in_turn() {
+        let pid = |raw| Pid::new(raw).unwrap();
+        let turn = |last, started| Turn { last, started, alive: 200, highest: 32_768 };
+        let then = turn(1_000, 50_000);
+        assert!(turn(1_000, 50_000).has_not_come_around_to(pid(1_000), &then));
+        assert!(turn(9_000, 58_000).has_not_come_around_to(pid(700), &then));
+        // Given out after that, around, or perhaps around.
+        assert!(!turn(9_000, 58_000).has_not_come_around_to(pid(1_001), &then));
+        assert!(!turn(900, 82_000).has_not_come_around_to(pid(700), &then));
+        assert!(!turn(9_000, 50_000 + 40_000).has_not_come_around_to(pid(700), &then));
+        let crowd = Turn { alive: 20_000, ..turn(1_100, 50_100) };
+        assert!(!crowd.has_not_come_around_to(pid(700), &then));
     }
 
     #[test]
