@@ -282,7 +282,8 @@ const frame = (kind, ...payload) => {
   const body = Buffer.concat([Buffer.of(kind), ...payload])
   return Buffer.concat([word(body.length), body])
 }
-const hello = (version = VERSION) => frame(HELLO, word(version.length), Buffer.from(version))
+const SUBREAPER = 0
+const hello = (version = VERSION) => frame(HELLO, word(version.length), Buffer.from(version), Buffer.of(SUBREAPER))
 
 /** A helper that says these bytes, and then leaves or waits for the host's end. */
 const saying = (bytes, then) => (path) => {

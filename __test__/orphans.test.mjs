@@ -6,6 +6,8 @@ import { endAll, run, running, spawn } from '../dist/index.js'
 import {
   allPids,
   childrenOf,
+  comm,
+  descendantsOf,
   descriptors,
   gone,
   helpersOf,
@@ -22,8 +24,10 @@ import { fixture } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { bind } from './support/port.mjs'
+import { HELPER } from './support/session.mjs'
 
 const GRACE = 2000
+const SESSION = new URL('../dist/session.js', import.meta.url).pathname
 const environment = (mark) => ({ ...process.env, MARK: mark })
 
 test.after.always('nothing of this file is left', async (t) => {
@@ -95,38 +99,69 @@ function hasScript() {
   }
 }
 
-for (const [death, { body = '', command, end, last, terminal = false }] of Object.entries(deaths)) {
-  test(`C02 a wrapped server is gone after ${death} of its host`, async (t) => {
-    if (terminal && !hasScript()) {
-      t.log('skipped: there is no `script` to open a terminal with')
-      return t.pass()
-    }
-    const mark = newMark()
-    const host = startHost(
-      `
-      const wrapped = 'NODE="$0"; "$NODE" ' + ${JSON.stringify(fixture('listener.mjs'))} + '; true'
-      const child = spawn('sh', ['-c', wrapped, process.execPath])
-      child.stdout.once('data', (port) => report({ port: Number(port), pid: process.pid, tty: process.stdin.isTTY === true }))
-      ${body}
-    `,
-      {
-        ...(command && { command }),
-        env: { MARK: mark, NODE: process.execPath },
-        options: { stdio: ['pipe', 'pipe', 'ignore'] },
-      },
-    )
-    const { port, pid, tty } = await host.next()
-    t.is(tty, terminal)
-    await t.throwsAsync(bind(port), { code: 'EADDRINUSE' })
-    const staff = staffOf(pid)
-    t.true(staff.length >= 2)
-    end(host)
-    t.deepEqual(await host.exited, last)
-    await noneMarked(mark, GRACE)
-    await gone(staff)
-    await t.notThrowsAsync(bind(port))
-  })
+/** How a host has `command` and `args`; each has its stdout as `child.stdout`. */
+const ways = {
+  'a call': 'const child = spawn(command, args)',
+  'a guarded group': `
+    const child = plain(command, args, { detached: true })
+    await holdfast.guard(child)
+  `,
+  "a guarded group of the host's session": `
+    const moved = 'import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])'
+    const child = plain('python3', ['-c', moved, command, ...args])
+    const { stat, until } = await import(${JSON.stringify(import.meta.resolve('./support/facts.mjs'))})
+    await until(() => stat(child.pid)?.pgrp === child.pid, 'a group of its own')
+    await holdfast.guard(child)
+  `,
+  'a session': `
+    const child = await require(${JSON.stringify(SESSION)}).startSession(command, args)
+  `,
+  'a starter': `
+    const watching = ['--ack', '--watch-parent', '--parent-pid', String(process.pid)]
+    const child = plain(${JSON.stringify(HELPER)}, ['__session-starter', ...watching, '--', command, ...args])
+  `,
 }
+
+for (const [way, start] of Object.entries(ways))
+  for (const [death, { body = '', command, end, last, terminal = false }] of Object.entries(deaths)) {
+    test(`C02 a wrapped server in ${way} is gone after ${death} of its host`, async (t) => {
+      if (terminal && !hasScript()) {
+        t.log('skipped: there is no `script` to open a terminal with')
+        return t.pass()
+      }
+      const mark = newMark()
+      const host = startHost(
+        `
+        const { spawn: plain } = require('node:child_process')
+        const wrapped = 'NODE="$0"; "$NODE" ' + ${JSON.stringify(fixture('listener.mjs'))} + '; true'
+        const [command, args] = ['sh', ['-c', wrapped, process.execPath]]
+        ${start}
+        let text = ''
+        child.stdout.on('data', (data) => {
+          text += data
+          const port = Number(/^\\d+$/m.exec(text)?.[0])
+          if (port > 0) report({ port, pid: process.pid, tty: process.stdin.isTTY === true })
+        })
+        ${body}
+      `,
+        {
+          ...(command && { command }),
+          env: { MARK: mark, NODE: process.execPath },
+          options: { stdio: ['pipe', 'pipe', 'ignore'] },
+        },
+      )
+      const { port, pid, tty } = await host.next()
+      t.is(tty, terminal)
+      await t.throwsAsync(bind(port), { code: 'EADDRINUSE' })
+      const staff = descendantsOf(pid).filter((one) => comm(one) === 'holdfast-helper')
+      t.true(staff.length >= 1)
+      end(host)
+      t.deepEqual(await host.exited, last)
+      await noneMarked(mark, GRACE)
+      await gone(staff)
+      await t.notThrowsAsync(bind(port))
+    })
+  }
 
 test('C03 a child that ignores EOF, SIGHUP, SIGINT and SIGTERM is ended by the ladder', async (t) => {
   const mark = newMark()

@@ -7,7 +7,10 @@ import { stripVTControlCharacters } from 'node:util'
 const long = process.argv.includes('--long')
 const checksOnly = process.argv.includes('--checks')
 const node = process.execPath
+const clippy = (...what) => ['cargo', 'clippy', ...what, '--all-targets', '--locked', '--', '-D', 'warnings']
 const cargoTest = ['cargo', 'test', '--workspace', '--no-fail-fast', '--locked']
+/** In a folder of its own, so that no other test finds a helper that stops. */
+const stops = ['--package', 'holdfast-helper', '--features', 'stops', '--target-dir', 'target/stops']
 
 const LEFT_BEHIND_AFTER = 10_000
 
@@ -15,13 +18,16 @@ const CHECKS = [
   ['lint and format', [node, 'node_modules/@biomejs/biome/bin/biome', 'check', '--error-on-warnings', '.']],
   ['types and public API', [node, 'node_modules/typescript/bin/tsc', '-p', 'tsconfig.json']],
   ['cargo fmt', ['cargo', 'fmt', '--all', '--check']],
-  ['cargo clippy', ['cargo', 'clippy', '--workspace', '--all-targets', '--locked', '--', '-D', 'warnings']],
+  ['cargo clippy', clippy('--workspace')],
+  ['cargo clippy, stops', clippy(...stops)],
   ['licences', [node, 'scripts/check-licences.mjs']],
   ['manifests', [node, 'scripts/check-manifests.mjs']],
 ]
 const LONG = [['types matrix', [node, 'scripts/types-matrix.mjs']]]
 const TESTS = [
   ['cargo test', cargoTest, countCargo],
+  ['cargo test, stops', ['cargo', 'test', ...stops, '--locked', '--', 'stops::'], countCargo],
+  ['shipped without stops', [node, 'scripts/check-shipped.mjs']],
   ['ava', [node, 'node_modules/ava/entrypoints/cli.mjs'], countAva],
 ]
 

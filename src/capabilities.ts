@@ -16,8 +16,10 @@ export async function probe(): Promise<Capabilities> {
   const { helper } = capabilities()
   try {
     const { native } = load()
-    const problem = helper.problem ?? native.probe(helper.path)
-    return problem === '' ? able({ ...helper, probed: true }) : unable({ ...helper, probed: true, problem })
+    const { mechanism, problem } =
+      helper.problem === undefined ? native.probe(helper.path) : { mechanism: 'none', problem: helper.problem }
+    if (problem !== '') return unable({ ...helper, probed: true, problem })
+    return mechanism === 'group' ? lessAble({ ...helper, probed: true }) : able({ ...helper, probed: true })
   } catch (error) {
     return unable({ ...helper, probed: true, problem: (error as HoldfastError).message })
   }
@@ -26,6 +28,12 @@ export async function probe(): Promise<Capabilities> {
 /** Linux is the one platform so far: load() refuses the others. */
 function able(helper: Capabilities['helper']): Capabilities {
   return { ...platform, mechanism: 'subreaper', hostDeath: 'everything', escapees: 'ended', proof: 'kernel', helper }
+}
+
+/** Where the kernel, or a filter, refuses subreapers: a keeper has its command's group. */
+function lessAble(helper: Capabilities['helper']): Capabilities {
+  const proof = 'process-table'
+  return { ...platform, mechanism: 'group', hostDeath: 'group', escapees: 'not-seen', proof, helper }
 }
 
 function unable(helper: Capabilities['helper']): Capabilities {

@@ -156,6 +156,6 @@ export interface Native {
   resetHelper(): void
   /** Replaces this process by another program: clears close-on-exec and O_NONBLOCK on 0 to 2, and close-on-exec on `inherited` and on what `env` names, empties the signal mask. Returns only on failure, with the errno. */
   execve(path: string, args: string[], env: string[], inherited: number[]): number
-  /** Starts the helper if it is not running and returns '' or what is wrong. */
-  probe(helper: string): string
+  /** Starts the helper if it is not running. `problem`: '' or what is wrong. */
+  probe(helper: string): { mechanism: 'subreaper' | 'group' | 'none'; problem: string }
 }

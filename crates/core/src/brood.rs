@@ -11,12 +11,14 @@
 //! Passes are driven by SIGCHLD: a dying process hands over its children before it tells its parent.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use holdfast_wire::{Exit, MAX_NAMED, ProcessInfo, Usage};
 
-use crate::sys::{self, ChildrenFile, Delivery, Group, Kill, Look, Pid};
+use crate::group::hold_below;
+use crate::sys::{self, ChildrenFile, Delivery, Group, Handle, Kill, Look, Pid};
 
 /// What is below this process.
 #[derive(Default)]
@@ -95,11 +97,14 @@ impl Brood {
     pub fn signal_all(&self, group: Option<&Group>, signal: i32) {
         let signals = [signal, libc::SIGCONT];
         let children = self.live(false);
-        let deeper = sys::descendants(&children);
         let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
+        let is_root = |pid: Pid| sys::look(pid) != Look::NotOurs || in_group(pid);
+        let mut held = BTreeMap::new();
+        let found = hold_below(&children, &mut held, is_root, in_group, |_| ());
         let mut signalled = BTreeSet::new();
-        for &(pid, parent) in deeper.iter().rev().filter(|&&(pid, _)| !in_group(pid)) {
-            if sys::signal_descendant(pid, parent, &signals) {
+        for pid in found.new.into_iter().rev() {
+            // Every one of the signals, whatever became of the one before.
+            if signals.iter().filter(|&&signal| held[&pid].signal(signal).is_ok()).count() > 0 {
                 signalled.insert(pid);
             }
         }
@@ -239,12 +244,20 @@ pub struct Killing {
     awaited: VecDeque<Pid>,
     /// Zombies that were seen: until they are reaped they stay that.
     dead: HashSet<Pid>,
-    /// Deeper ones, to be signalled, each with its parent.
-    below: VecDeque<(Pid, Pid)>,
+    /// To be signalled.
+    below: VecDeque<Deeper>,
     passes: u32,
     last_pass: Instant,
     /// See CALM_PASSES.
     storm: bool,
+}
+
+/// A process below a child of ours.
+struct Deeper {
+    pid: Pid,
+    parent: Pid,
+    /// The parent, unless that is our child.
+    held: Option<Rc<Handle>>,
 }
 
 /// A storm is what is not over after so many passes, and whoever was found alive outside of the group. Then nothing is
@@ -380,17 +393,25 @@ impl Killing {
         // Through the process table, which is slower: not for long, and on from where it stopped, since whoever was
         // signalled may take its time to die.
         if self.below.is_empty() {
-            self.below = sys::below(self.awaited.make_contiguous(), false).into();
+            let found = sys::below(self.awaited.make_contiguous(), false);
+            self.below = found.into_iter().map(|(pid, parent)| Deeper { pid, parent, held: None }).collect();
         }
         let mut left = DESCENTS;
         while left > 0
-            && let Some((pid, parent)) = self.below.pop_front()
+            && let Some(Deeper { pid, parent, held }) = self.below.pop_front()
         {
             left -= 1;
+            let Ok(Some(handle)) = sys::handle_of_descendant(pid, parent) else { continue };
+            // The parent's number is still the parent's.
+            if !held.map_or_else(|| sys::look(parent) != Look::NotOurs, |held| held.is_unreaped()) {
+                continue;
+            }
             // Its children first: once it is gone they are elsewhere.
             let children = sys::below(&[pid], false);
-            if sys::signal_descendant(pid, parent, &[libc::SIGKILL]) {
-                self.below.extend(children);
+            if handle.signal(libc::SIGKILL).is_ok() {
+                let handle = Rc::new(handle);
+                let deeper = |(pid, parent)| Deeper { pid, parent, held: Some(Rc::clone(&handle)) };
+                self.below.extend(children.into_iter().map(deeper));
             }
         }
     }

@@ -55,10 +55,10 @@ pub enum Live {
 /// What a look for those who left the group has brought.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// So many more are held.
-    new: usize,
+    /// Held now and not before, parents first.
+    pub new: Vec<Pid>,
     /// Somebody is there who cannot be held (no free descriptor).
-    missed: bool,
+    pub missed: bool,
 }
 
 /// SIGKILL to a pinned group until no live member is left.
@@ -112,9 +112,12 @@ impl Members {
         if live.is_empty() && self.stranger { Live::Unknown } else { Live::These(live) }
     }
 
+    /// The leader was reaped. Nobody has its number, and nobody can have had it in between. (Who sets the kernel's count
+    /// back, as root may in ns_last_pid, and lets that process go again within the second since the last look, could
+    /// deceive us.)
     fn is_still_its_own(&self) -> bool {
         let (Some(then), Some(now)) = (self.tied, Turn::now()) else { return false };
-        now.has_not_come_around_to(self.group, &then)
+        sys::group_of(self.group).is_none() && now.has_not_come_around_to(self.group, &then)
     }
 
     /// Each one by itself, so that there is no group that we could be in.
@@ -171,31 +174,12 @@ impl Hold {
         }
     }
 
-    /// Whoever is below a live member and not in the group, each held, parents first. `follow` is called for each one.
+    /// Whoever is below a live member and not in the group, each held. `follow` is called for each one.
     pub fn left(&mut self, held: &mut BTreeMap<Pid, Handle>, follow: impl Fn(&Handle)) -> Found {
-        let mut found = Found::default();
-        let Live::These(members) = self.live() else { return found };
+        let Live::These(members) = self.live() else { return Found::default() };
         let roots: Vec<Pid> = members.iter().chain(held.keys()).copied().collect();
-        for (pid, parent) in sys::descendants(&roots) {
-            let in_group = |pid| sys::group_of(pid) == Some(self.group());
-            // A member may have started us.
-            if in_group(pid) || held.contains_key(&pid) || Pid::own() == Some(pid) {
-                continue;
-            }
-            let Some(handle) = sys::handle_of_descendant(pid, parent).unwrap_or_else(|_| {
-                found.missed = true;
-                None
-            }) else {
-                continue;
-            };
-            // And the parent is still the one that was meant.
-            if in_group(parent) || held.get(&parent).is_some_and(Handle::is_unreaped) {
-                follow(&handle);
-                held.insert(pid, handle);
-                found.new += 1;
-            }
-        }
-        found
+        let in_group = |pid| sys::group_of(pid) == Some(self.group());
+        hold_below(&roots, held, in_group, in_group, follow)
     }
 
     /// SIGKILL to every member, and to whoever left the group and hangs on one, until none of them lives.
@@ -209,25 +193,22 @@ impl Hold {
             self.signal(libc::SIGSTOP);
             looks += 1;
             let found = self.left(&mut left, |handle| drop(handle.signal(libc::SIGSTOP)));
-            if found.new == 0 && self.found() == known || looks == MOST_LOOKS {
-                break found.missed || found.new > 0;
+            if found.new.is_empty() && self.found() == known || looks == MOST_LOOKS {
+                break found.missed || !found.new.is_empty();
             }
         };
         for handle in left.values() {
             let _ = handle.signal(libc::SIGKILL);
         }
-        match self.end_members(deadline) {
-            GroupEnd::Ended => {
-                await_ends(left.values().filter(|handle| !handle.is_denied()), deadline);
-                left.retain(|_, handle| !handle.has_ended());
-                if !left.is_empty() {
-                    GroupEnd::Survivors(left.into_keys().collect())
-                } else if missed {
-                    GroupEnd::Unconfirmed
-                } else {
-                    GroupEnd::Ended
-                }
+        let end = self.end_members(deadline);
+        await_ends(left.values().filter(|handle| !handle.is_denied()), deadline);
+        left.retain(|_, handle| !handle.has_ended());
+        match end {
+            GroupEnd::Survivors(members) => {
+                GroupEnd::Survivors(members.into_iter().chain(left.into_keys()).collect())
             }
+            GroupEnd::Ended if !left.is_empty() => GroupEnd::Survivors(left.into_keys().collect()),
+            GroupEnd::Ended if missed => GroupEnd::Unconfirmed,
             other => other,
         }
     }
@@ -269,6 +250,35 @@ impl Hold {
             }
         }
     }
+}
+
+/// Takes hold of everybody below these, parents first, but for those who are `reached` otherwise. Each is held before it
+/// is shown to be a child of its parent, and the parent after that to be one of the family still: by `is_root`, or held
+/// and unreaped, so that neither number can be another's.
+pub fn hold_below(
+    roots: &[Pid],
+    held: &mut BTreeMap<Pid, Handle>,
+    is_root: impl Fn(Pid) -> bool,
+    reached: impl Fn(Pid) -> bool,
+    follow: impl Fn(&Handle),
+) -> Found {
+    let mut found = Found::default();
+    for (pid, parent) in sys::descendants(roots) {
+        // One of them may have started us.
+        if reached(pid) || held.contains_key(&pid) || Pid::own() == Some(pid) {
+            continue;
+        }
+        match sys::handle_of_descendant(pid, parent) {
+            Ok(Some(handle)) if is_root(parent) || held.get(&parent).is_some_and(Handle::is_unreaped) => {
+                follow(&handle);
+                held.insert(pid, handle);
+                found.new.push(pid);
+            }
+            Ok(_) => (),
+            Err(_) => found.missed = true,
+        }
+    }
+    found
 }
 
 /// Waits until all of them have ended, or the time is up.

@@ -33,6 +33,9 @@ const HOLD_BACK: Duration = Duration::from_millis(1);
 /// Survivors are tried again so often, if nothing happens meanwhile.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Without a subreaper the group is looked at so often, when it may be over.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// What a keeper is made with.
 pub struct Setup {
     /// To the host.
@@ -181,7 +184,10 @@ impl Keeper {
             Some(Ending { stage: Stage::Settled, .. }) => None,
         };
         let look_at = call.starting.as_ref().map(|starting| starting.look_at).filter(|&time| time > now);
-        stage.into_iter().chain(look_at).min()
+        // Nobody tells of the end of those who are not our children.
+        let is_waiting = call.exited || call.ending.is_some();
+        let again = (call.brood.only_group && is_waiting).then(|| now + LOOK_AGAIN);
+        stage.into_iter().chain(look_at).chain(again).min()
     }
 
     fn wait(&self, wait: Option<Duration>) -> Ready {
@@ -544,8 +550,10 @@ impl Call {
         let brood = &mut self.brood;
         let Some(Ending { reason, stage, .. }) = &mut self.ending else {
             // A kept call whose last process left by itself.
-            let over = self.exited && brood.is_settled() && brood.reap() == Left::Nothing;
-            return over.then(|| facts(brood, mechanism, ended(mechanism), Reason::Exit, 0));
+            let settled =
+                self.exited && (brood.is_settled() || brood.only_group && is_empty(self.group.as_ref()));
+            let over = settled && brood.reap() == Left::Nothing;
+            return over.then(|| facts(brood, mechanism, Outcome::Ended, Reason::Exit, 0));
         };
         if let Stage::Grace(until) = *stage {
             if brood.is_settled() {
@@ -558,7 +566,7 @@ impl Call {
         }
         if let Stage::Settled = stage {
             if brood.reap() == Left::Nothing {
-                return Some(facts(brood, mechanism, ended(mechanism), *reason, 0));
+                return Some(facts(brood, mechanism, Outcome::Ended, *reason, 0));
             }
             *stage = Stage::killing();
         }
@@ -572,8 +580,9 @@ impl Call {
         };
         let outcome = match killing.advance(brood, self.group.as_ref()) {
             _ if matches!(group_end, GroupEnd::Survivors(_)) => Outcome::Survivors,
-            Progress::Done if group_end == GroupEnd::Ended => Outcome::Ended,
-            Progress::Done => ended(mechanism),
+            // No child being left shows nothing about orphans.
+            Progress::Done if brood.only_group && group_end != GroupEnd::Ended => Outcome::Unconfirmed,
+            Progress::Done => Outcome::Ended,
             Progress::Waiting if Instant::now() < killing.deadline => return None,
             Progress::Waiting | Progress::Denied => Outcome::Survivors,
         };
@@ -607,14 +616,10 @@ impl Call {
     }
 }
 
-/// Whether no member of the group is left.
+/// Whether no member of the group is left: seen twice, as at every end.
 fn is_empty(group: Option<&Group>) -> bool {
-    group.is_some_and(|&group| Hold::Pin(group).live() == Live::These(Vec::new()))
-}
-
-/// Without a subreaper, and without a group whose end was shown, nothing is proven.
-fn ended(mechanism: Mechanism) -> Outcome {
-    if mechanism == Mechanism::Subreaper { Outcome::Ended } else { Outcome::Unconfirmed }
+    let look = |&group: &Group| Hold::Pin(group).live() == Live::These(Vec::new());
+    group.is_some_and(|group| look(group) && look(group))
 }
 
 fn facts(brood: &Brood, mechanism: Mechanism, outcome: Outcome, reason: Reason, proof_time: u64) -> EndFacts {

@@ -151,6 +151,7 @@ impl Runner {
             Forked::Child => {
                 let Stand { terminal_group, nohup, parent, control: watched, .. } = stand;
                 drop((control, parent, watched));
+                sys::hide_arguments();
                 let setup = keeper::Setup {
                     control: keeper_end,
                     commitment,

@@ -49,7 +49,8 @@ pub fn serve(control: OwnedFd, lifeline: Option<OwnedFd>, subreaper: bool) -> io
         keepers: Vec::new(),
         sweep: None,
     };
-    helper.send(&FromHelper::Hello(VERSION.into()), Vec::new());
+    let mechanism = helper.mechanism();
+    helper.send(&FromHelper::Hello { version: VERSION.into(), mechanism }, Vec::new());
     loop {
         if let Some(role) = helper.turn()? {
             return Ok(role);
@@ -86,6 +87,10 @@ struct Sweep {
 }
 
 impl Helper {
+    fn mechanism(&self) -> Mechanism {
+        if self.subreaper { Mechanism::Subreaper } else { Mechanism::Group }
+    }
+
     fn turn(&mut self) -> io::Result<Option<Role>> {
         if self.host_gone && self.keepers.is_empty() && self.sweep.as_ref().is_none_or(|sweep| sweep.reported)
         {
@@ -229,6 +234,7 @@ impl Helper {
 
     fn advance_sweep(&mut self) {
         let keepers: BTreeSet<Pid> = self.keepers.iter().map(|keeper| keeper.pid).collect();
+        let mechanism = self.mechanism();
         let Some(sweep) = &mut self.sweep else {
             self.reap_strays(keepers);
             return;
@@ -242,7 +248,7 @@ impl Helper {
         let reported = std::mem::replace(&mut sweep.reported, true);
         let facts = EndFacts {
             outcome: if self.subreaper { outcome } else { Outcome::Unconfirmed },
-            mechanism: if self.subreaper { Mechanism::Subreaper } else { Mechanism::Group },
+            mechanism,
             by: By::Helper,
             reason: Reason::KeeperGone,
             proof_time: sweep.killing.since.elapsed().as_micros() as u64,

@@ -155,7 +155,7 @@ fn fake_helper() {
     let log = std::env::var("FAKE_LOG").unwrap();
     let (_, first, later) = PLAYS.iter().find(|(known, ..)| *known == name).unwrap();
     let control = sys::inherited_control().unwrap();
-    say(&control, &FromHelper::Hello(VERSION.into()), &[]);
+    say(&control, &FromHelper::Hello { version: VERSION.into(), mechanism: Mechanism::Subreaper }, &[]);
     let mut helper = FakeHelper { control: Some(control), keepers: Vec::new(), log };
     // The pool takes the last one first; so it does not matter which is which before the spec arrives.
     for serial in 0..3 {

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use holdfast_core::host::{EnvId, Event, GuardOptions, Guarded, Host, Place, Request, Unguarded};
-use holdfast_core::wire::{Background, Exit, ProcessInfo, Usage, VERSION};
+use holdfast_core::wire::{Background, Exit, Mechanism, ProcessInfo, Usage, VERSION};
 use holdfast_core::{inherit, sys};
 use napi::Env;
 use napi::bindgen_prelude::{BufferSlice, Function, Result};
@@ -343,6 +343,15 @@ pub fn execve(path: String, args: Vec<String>, env: Vec<String>, inherited: Vec<
 }
 
 #[napi(catch_unwind)]
-pub fn probe(helper: String) -> Result<String> {
-    Ok(host()?.probe(Path::new(&helper)).err().unwrap_or_default())
+pub fn probe(helper: String) -> Result<Probe> {
+    Ok(match host()?.probe(Path::new(&helper)) {
+        Ok(mechanism) => Probe { mechanism: mechanism.as_str(), problem: String::new() },
+        Err(problem) => Probe { mechanism: Mechanism::None.as_str(), problem },
+    })
+}
+
+#[napi(object, object_from_js = false)]
+pub struct Probe {
+    pub mechanism: &'static str,
+    pub problem: String,
 }

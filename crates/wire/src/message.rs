@@ -435,8 +435,13 @@ impl ToHelper {
 /// Spawn helper to host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FromHelper {
-    /// The first message: the helper's version.
-    Hello(Vec<u8>),
+    /// The first message.
+    Hello {
+        /// The helper's.
+        version: Vec<u8>,
+        /// What its keepers will hold their broods by.
+        mechanism: Mechanism,
+    },
     /// A keeper is ready; its socket and its commitment travel with the frame's first byte.
     Keeper(i32),
     /// A keeper could not be forked.
@@ -455,7 +460,10 @@ impl FromHelper {
     pub fn decode(frame: &Frame) -> Result<Self, Error> {
         let mut reader = Reader(&frame.payload);
         let message = match frame.kind {
-            kind::HELLO => FromHelper::Hello(reader.string()?.to_vec()),
+            kind::HELLO => FromHelper::Hello {
+                version: reader.string()?.to_vec(),
+                mechanism: Mechanism::read(&mut reader)?,
+            },
             kind::KEEPER => FromHelper::Keeper(reader.i32()?),
             kind::NO_KEEPER => FromHelper::NoKeeper(reader.i32()?),
             kind::KEEPER_ENDED => {
@@ -470,7 +478,10 @@ impl FromHelper {
     /// Appends the frame.
     pub fn put(&self, into: &mut Vec<u8>) {
         match self {
-            FromHelper::Hello(version) => put_frame(into, kind::HELLO, |into| put_string(into, version)),
+            FromHelper::Hello { version, mechanism } => put_frame(into, kind::HELLO, |into| {
+                put_string(into, version);
+                into.push(*mechanism as u8);
+            }),
             FromHelper::Keeper(pid) => put_frame(into, kind::KEEPER, |into| into.extend(pid.to_le_bytes())),
             FromHelper::NoKeeper(errno) => {
                 put_frame(into, kind::NO_KEEPER, |into| into.extend(errno.to_le_bytes()));

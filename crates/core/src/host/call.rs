@@ -131,7 +131,7 @@ impl Call {
     pub fn socket(&self) -> (Option<Arc<OwnedFd>>, bool) {
         match &self.keeper {
             Some(keeper) => (Some(Arc::clone(&keeper.socket)), keeper.watched),
-            None => (self.plain.as_ref().map(|plain| Arc::clone(&plain.pidfd)), false),
+            None => (self.plain.as_ref().and_then(|plain| plain.pidfd.clone()), false),
         }
     }
 

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use holdfast_wire::{Background, EndFacts, NO_DESCRIPTOR, Spec, Step, ToKeeper};
+use holdfast_wire::{Background, EndFacts, Mechanism, NO_DESCRIPTOR, Spec, Step, ToKeeper};
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 
@@ -425,9 +425,11 @@ impl Host {
         lock(&self.pool).retire();
     }
 
-    /// Starts the helper if it does not run.
-    pub fn probe(&self, helper: &std::path::Path) -> Result<(), String> {
-        lock(&self.pool).ensure_helper(helper).map_err(|refusal| refusal.tried)
+    /// Starts the helper if it does not run. What its keepers hold their broods by, or what is wrong.
+    pub fn probe(&self, helper: &std::path::Path) -> Result<Mechanism, String> {
+        let mut pool = lock(&self.pool);
+        pool.ensure_helper(helper).map_err(|refusal| refusal.tried)?;
+        Ok(pool.mechanism())
     }
 }
 

@@ -21,11 +21,13 @@ use crate::sys::{self, Delivery, Group, Look, Pid};
 /// Who does not die of SIGKILL is sent it again so often.
 const AGAIN: Duration = Duration::from_secs(1);
 
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// See the module.
 pub struct Plain {
     pub pid: Pid,
-    /// Readable when it has ended.
-    pub pidfd: Arc<OwnedFd>,
+    /// Readable when it has ended; without pidfds it is looked at.
+    pub pidfd: Option<Arc<OwnedFd>>,
     group: Group,
     background: Background,
     kill_signal: i32,
@@ -77,17 +79,16 @@ impl Plain {
             command.gid(gid);
         }
         command.stdin(stdio(0)?).stdout(stdio(1)?).stderr(stdio(2)?).process_group(0);
-        let child = command.spawn()?;
+        let child = command.spawn().or_else(|error| match error.raw_os_error() {
+            // See start_helper().
+            Some(libc::EPERM) => sys::by_fork(&mut command).spawn(),
+            _ => Err(error),
+        })?;
         let pid = Pid::new(child.id() as i32).ok_or(io::ErrorKind::InvalidData)?;
-        let Some(pidfd) = sys::pidfd_of_child(pid) else {
-            // Nobody could say when it ends.
-            sys::kill_child(pid, libc::SIGKILL);
-            return Err(io::ErrorKind::Unsupported.into());
-        };
         let millis = Duration::from_millis;
         Ok(Plain {
             pid,
-            pidfd: Arc::new(pidfd),
+            pidfd: sys::pidfd_of_child(pid).map(Arc::new),
             group: Group::new(pid, pid),
             background: spec.background,
             kill_signal: spec.kill_signal,
@@ -100,7 +101,8 @@ impl Plain {
 
     /// When something is due.
     pub fn next_time(&self) -> Option<Instant> {
-        self.kill_at.or(self.deadline)
+        let look = self.pidfd.is_none().then(|| Instant::now() + LOOK_AGAIN);
+        look.into_iter().chain(self.kill_at.or(self.deadline)).min()
     }
 
     /// Signals the first process, or the group.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{Decoder, EndFacts, FromHelper, ToHelper, VERSION};
+use holdfast_wire::{Decoder, EndFacts, FromHelper, Mechanism, ToHelper, VERSION};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::reactor::Reactor;
@@ -55,6 +55,7 @@ struct Helper {
     outbox: Outbox,
     descriptors: Vec<OwnedFd>,
     greeted: bool,
+    mechanism: Mechanism,
     alive: bool,
     /// Asked for and not yet arrived.
     pending: usize,
@@ -197,6 +198,11 @@ impl Pool {
         }
     }
 
+    /// What the helper's keepers hold their broods by.
+    pub fn mechanism(&self) -> Mechanism {
+        self.helper.as_ref().map_or(Mechanism::None, |helper| helper.mechanism)
+    }
+
     /// Starts the helper unless one of our identity is there; once more where that fails.
     pub fn ensure_helper(&mut self, path: &Path) -> Result<(), Refusal> {
         self.drain();
@@ -244,6 +250,7 @@ impl Pool {
             outbox: Outbox::default(),
             descriptors: Vec::new(),
             greeted: false,
+            mechanism: Mechanism::None,
             alive: true,
             pending: 0,
             refused: None,
@@ -366,7 +373,8 @@ impl Pool {
         loop {
             let message = helper.inbox.next_frame();
             match message.and_then(|frame| frame.as_ref().map(FromHelper::decode).transpose()) {
-                Ok(Some(FromHelper::Hello(version))) => {
+                Ok(Some(FromHelper::Hello { version, mechanism })) => {
+                    helper.mechanism = mechanism;
                     helper.greeted = version == VERSION.as_bytes();
                     helper.alive &= helper.greeted;
                 }

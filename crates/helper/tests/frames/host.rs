@@ -1,104 +1,19 @@
 //! A host made of raw frames: it starts the real executable, and says to helper and keepers whatever a test wants.
 
 use std::fs;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use holdfast_core::commitment::Commitment;
 use holdfast_core::socket::{self, Received};
 use holdfast_wire::{
     Background, Decoder, EndFacts, Frame, FromHelper, FromKeeper, NO_DESCRIPTOR, Spec, ToHelper, ToKeeper,
 };
-use rustix::event::{PollFd, PollFlags, Timespec};
 
-pub const HELPER: &str = env!("CARGO_BIN_EXE_holdfast-helper");
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Waits until the descriptor is readable or has ended.
-fn readable(fd: BorrowedFd<'_>, patience: Duration) -> bool {
-    let timeout = Timespec::try_from(patience).unwrap();
-    let mut sources = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    matches!(rustix::event::poll(&mut sources, Some(&timeout)), Ok(1))
-}
-
-/// Waits for a fact of the process table.
-pub fn until(what: &str, mut fact: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !fact() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        let pause = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
-        let _ = rustix::event::poll(&mut [], Some(&pause));
-    }
-}
-
-/// A process by its pidfd, taken while it was known to live.
-pub struct Watched {
-    pub pid: i32,
-    pidfd: OwnedFd,
-}
-
-impl Watched {
-    pub fn new(pid: i32) -> Watched {
-        let number = rustix::process::Pid::from_raw(pid).unwrap();
-        let pidfd = rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty()).unwrap();
-        Watched { pid, pidfd }
-    }
-
-    pub fn is_alive(&self) -> bool {
-        !readable(self.pidfd.as_fd(), Duration::ZERO)
-    }
-
-    /// Through the pidfd, which names the process and not a number.
-    pub fn kill(&self) {
-        rustix::process::pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL).unwrap();
-    }
-
-    pub fn assert_gone(&self, what: &str) {
-        assert!(readable(self.pidfd.as_fd(), PATIENCE), "{what}: {} lives", self.pid);
-    }
-}
-
-/// A folder of its own, and a mark that every command of the test carries in its environment.
-pub struct Ground {
-    folder: PathBuf,
-    pub mark: String,
-}
+use crate::common::{Ground, HELPER, PATIENCE, Watched, readable};
 
 impl Ground {
-    pub fn new() -> Ground {
-        static SERIAL: AtomicU32 = AtomicU32::new(0);
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("r{}-{serial}", std::process::id());
-        let folder = std::env::temp_dir().join(format!("holdfast-{mark}"));
-        fs::create_dir_all(&folder).unwrap();
-        Ground { folder, mark }
-    }
-
-    /// What commands have written into the marker file; empty when nothing ran.
-    pub fn ran(&self) -> String {
-        match fs::read_to_string(self.folder.join("ran")) {
-            Ok(text) => text,
-            Err(error) => {
-                assert_eq!(error.kind(), io::ErrorKind::NotFound);
-                String::new()
-            }
-        }
-    }
-
-    /// Whoever carries the mark and is not on its way out.
-    pub fn marked(&self) -> Vec<i32> {
-        let mark = format!("MARK={}\0", self.mark);
-        let holds = |pid: &i32| {
-            let bytes = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            bytes.windows(mark.len()).any(|window| window == mark.as_bytes())
-        };
-        pids().into_iter().filter(holds).collect()
-    }
-
     /// The frame of a spec that runs this script, with its working directory as the one descriptor.
     pub fn spec(&self, script: &str) -> Vec<u8> {
         self.spec_with(script, |_| ())
@@ -135,27 +50,6 @@ impl Ground {
     pub fn directory(&self) -> OwnedFd {
         fs::File::open(&self.folder).unwrap().into()
     }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-pub fn pids() -> Vec<i32> {
-    let entries = fs::read_dir("/proc").unwrap();
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// The children of a process, zombies included.
-pub fn children_of(parent: i32) -> Vec<i32> {
-    let is_child = |pid: &i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent_of = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
-        parent_of == Some(parent)
-    };
-    pids().into_iter().filter(is_child).collect()
 }
 
 /// The executable in its first mode, and the host's end of its socket.
@@ -205,7 +99,7 @@ impl Helper {
     /// Greeted, and with one keeper.
     pub fn with_keeper() -> (Helper, Keeper) {
         let mut helper = Helper::start();
-        assert!(matches!(helper.next(), Some(FromHelper::Hello(_))));
+        assert!(matches!(helper.next(), Some(FromHelper::Hello { .. })));
         let keeper = helper.keeper();
         (helper, keeper)
     }

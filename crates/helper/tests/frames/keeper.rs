@@ -2,7 +2,8 @@
 //! arrive whole may run, and nothing that ran may be left: shown by a marker file, the process table, and the helper,
 //! which leaves only after its last child.
 
-use crate::host::{Ground, Helper, Keeper, children_of, frame, until};
+use crate::common::{Ground, children_of, until};
+use crate::host::{Helper, Keeper, frame};
 use holdfast_core::commitment::Told;
 use holdfast_wire::{By, Exit, FromKeeper, MAX_MESSAGE, MAX_SPEC, Outcome, Reason, Step, ToHelper, ToKeeper};
 

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-use crate::host::{Ground, HELPER, Helper, Watched, children_of, frame, start_with, until};
-use holdfast_wire::{FromHelper, MAX_MESSAGE, ToHelper, VERSION};
+use crate::common::{Ground, HELPER, Watched, children_of, until};
+use crate::host::{Helper, frame, start_with};
+use holdfast_wire::{FromHelper, MAX_MESSAGE, Mechanism, ToHelper, VERSION};
 
 const USAGE: i32 = 64;
 const OS_FILE: i32 = 72;
@@ -13,7 +14,10 @@ const WANT: u8 = 32;
 #[test]
 fn the_first_word_is_its_version() {
     let mut helper = Helper::start();
-    assert_eq!(helper.next(), Some(FromHelper::Hello(VERSION.into())));
+    assert_eq!(
+        helper.next(),
+        Some(FromHelper::Hello { version: VERSION.into(), mechanism: Mechanism::Subreaper })
+    );
     assert!(helper.assert_leaves().success());
 }
 
@@ -72,7 +76,7 @@ fn a_wrong_word_ends_it_and_its_idle_keepers() {
 fn a_wrong_word_alone_is_a_lost_host() {
     for bytes in [vec![0; 5], frame(1, 200, &[]), frame(u32::MAX, WANT, &[])] {
         let mut helper = Helper::start();
-        assert!(matches!(helper.next(), Some(FromHelper::Hello(_))));
+        assert!(matches!(helper.next(), Some(FromHelper::Hello { .. })));
         helper.say(&bytes);
         helper.process.assert_gone("the helper");
         assert_eq!(helper.next(), None);

@@ -151,8 +151,8 @@ pub fn every_facts() -> Vec<EndFacts> {
 
 pub fn from_helper() -> Vec<FromHelper> {
     let mut list = vec![
-        FromHelper::Hello(b"0.1.0".to_vec()),
-        FromHelper::Hello(Vec::new()),
+        FromHelper::Hello { version: b"0.1.0".to_vec(), mechanism: Mechanism::Subreaper },
+        FromHelper::Hello { version: Vec::new(), mechanism: Mechanism::Group },
         FromHelper::Keeper(1234),
         FromHelper::NoKeeper(11),
     ];

@@ -125,6 +125,12 @@ fn spawn(path: &Path, args: &[&str], moves: &[(RawFd, OwnedFd)], standing: Stand
     Pid::new(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
 }
 
+/// Has the standard library start it by fork(2) and not by posix_spawn(3).
+pub fn by_fork(command: &mut Command) -> &mut Command {
+    // SAFETY: does nothing.
+    unsafe { command.pre_exec(|| Ok(())) }
+}
+
 /// The same by fork(2), which copies the host's page tables.
 fn fork(path: &Path, args: &[&str], moves: Vec<(RawFd, OwnedFd)>, standing: Standing) -> io::Result<Pid> {
     let mut command = Command::new(path);

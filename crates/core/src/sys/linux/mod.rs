@@ -12,16 +12,16 @@ mod table;
 mod terminal;
 
 pub use handle::{Handle, LedGroup};
-pub use helper::{Standing, start_helper};
+pub use helper::{Standing, by_fork, start_helper};
 pub use identity::{Attributes, Identity, duplicate, environment, replace_process};
 pub use mode::{
     Forked, Manners, SignalSource, allow_all_descriptors, become_keeper, become_mode, block_all_signals,
-    fork, inherited, inherited_control, leave_group, make_pin, raise_default,
+    fork, hide_arguments, inherited, inherited_control, leave_group, make_pin, raise_default,
 };
 pub use process::{
     Delivery, Group, Kill, Look, Parent, Pid, Reaped, await_end, give_group, group_of, handle_of_descendant,
     inspect, is_in_our_session, kill_child, kill_family, look, look_behind, peek_any, pidfd_of_child,
-    pidfd_of_parent, reap, reap_any, reap_behind, signal_descendant, stopped,
+    pidfd_of_parent, reap, reap_any, reap_behind, stopped,
 };
 pub use shared::SharedBytes;
 pub use start::{Failure, Gate, MOST_PLACES, Plan, Stack, Started, Surroundings, fork_gated, start};

@@ -8,6 +8,7 @@ use std::ptr;
 
 use super::process::{Pid, await_end};
 use super::raw;
+use super::table;
 use super::terminal::own_group;
 
 /// What helper and keepers ignore: they leave by end of file and by nothing else that can be ignored.
@@ -58,6 +59,20 @@ pub fn become_mode(first_closed: Option<u32>) -> bool {
     }
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok()
+}
+
+/// Leaves of our command line, as others see it, nothing but the name: a pattern that finds the runner by a word of its
+/// command's (pkill -f) does not find its keeper. Where there is no usable /proc it stays.
+pub fn hide_arguments() {
+    let Some((start, end)) = table::own_arguments() else { return };
+    let start = start as *mut u8;
+    // SAFETY: the kernel says that the arguments are there: strings, each with its NUL, in memory of ours that is mapped
+    // for ever. What the standard library made of them are copies.
+    let name = unsafe { std::ffi::CStr::from_ptr(start.cast()) };
+    let kept = name.to_bytes_with_nul().len();
+    let rest = (end - start as usize).saturating_sub(kept);
+    // SAFETY: behind the first string and before the end, as just computed; nobody else reads it.
+    unsafe { start.wrapping_add(kept).write_bytes(0, rest) };
 }
 
 /// As many open files as we may have. For a process that executes nothing.

@@ -303,13 +303,6 @@ pub fn handle_of_descendant(pid: Pid, parent: Pid) -> io::Result<Option<Handle>>
     Ok((found == Some((pid.0, parent.0))).then_some(handle))
 }
 
-/// Signals a deeper descendant. False when it cannot be shown to be one.
-pub fn signal_descendant(pid: Pid, parent: Pid, signals: &[i32]) -> bool {
-    let Ok(Some(handle)) = handle_of_descendant(pid, parent) else { return false };
-    // Every one, whatever became of the one before.
-    signals.iter().filter(|&&signal| handle.signal(signal).is_ok()).count() > 0
-}
-
 /// Why a number stands for a process of the family, and can be asked whether it still does.
 enum Tie {
     /// Our unreaped child.

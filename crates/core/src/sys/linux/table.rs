@@ -176,6 +176,16 @@ pub(super) fn parent_of(pid: Pid) -> Option<Pid> {
     Stat::parse(&fs::read(format!("/proc/{}/stat", pid.raw())).ok()?)?.parent
 }
 
+/// Where the kernel shows our arguments from, and up to where (arg_start and arg_end of proc(5)).
+pub(super) fn own_arguments() -> Option<(usize, usize)> {
+    let line = fs::read(format!("/proc/{}/stat", std::process::id())).ok().filter(|_| is_ours())?;
+    let after = line.iter().rposition(|&byte| byte == b')')?;
+    let fields = std::str::from_utf8(line.get(after + 1..)?).ok()?;
+    let mut fields = fields.split_ascii_whitespace().skip(45).map(|field| field.parse().ok());
+    let (start, end): (usize, usize) = (fields.next()??, fields.next()??);
+    (0 < start && start < end).then_some((start, end))
+}
+
 /// Whether /proc is there and counts as we do: one of another pid namespace does not.
 pub(super) fn is_ours() -> bool {
     let own = fs::read_link("/proc/self");
