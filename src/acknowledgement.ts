@@ -71,8 +71,15 @@ export class Acknowledgement {
 
   /** The stream may flow. */
   release(): void {
-    this.stream.off('readable', this.look)
+    letFlow(this.stream, this.look)
   }
+}
+
+/** Takes away the listener that held the stream back. */
+export function letFlow(stream: Readable, holdsBack: () => void): void {
+  stream.off('readable', holdsBack)
+  // Of two listeners only the first makes the stream tell what is there already.
+  if (stream.listenerCount('readable') > 0 && !stream.readableEnded) stream.emit('readable')
 }
 
 /** It may have come while the loop was blocked: that is read first. */

@@ -11,7 +11,7 @@ import type { Readable, Writable } from 'node:stream'
 import { setImmediate } from 'node:timers'
 import type { EndReport } from '../index'
 import type * as api from '../session'
-import { Acknowledgement } from './acknowledgement'
+import { Acknowledgement, letFlow } from './acknowledgement'
 import type { EndOptions } from './call'
 import { type Command, commandOf, milliseconds, oneOf, placesOf, splitArguments, text } from './command'
 import { ContainedProcess, callOf } from './contained-process'
@@ -137,7 +137,7 @@ class ContainedSession implements api.Session {
     else await this.fail(this.error)
     if (this.contained) callOf(this.child).hasStarter()
     // By then, whoever awaits the start listens.
-    setImmediate(letFlow, this)
+    setImmediate(flow, this)
   }
 
   private async acknowledge(): Promise<boolean> {
@@ -156,10 +156,10 @@ class ContainedSession implements api.Session {
     throw error
   }
 
-  /** Called by letFlow() alone. */
+  /** Called by flow() alone. */
   flow(): void {
     this.acknowledgement.release()
-    this.stderr.off('readable', holdBack)
+    letFlow(this.stderr, holdBack)
   }
 
   // ---- what can be asked of it
@@ -189,6 +189,6 @@ class ContainedSession implements api.Session {
 /** A listener for `readable`, so that nothing flows. */
 function holdBack(): void {}
 
-function letFlow(session: ContainedSession): void {
+function flow(session: ContainedSession): void {
   session.flow()
 }
