@@ -44,7 +44,7 @@ test('the demonstration of `npm start`: every claim holds', async (t) => {
   const started = execute('scripts/demo.mjs')
   t.deepEqual(await started.closed, { code: 0, signal: null }, started.out() + started.err())
   const lines = started.out().split('\n')
-  t.is(lines.filter((line) => line.startsWith('ok ')).length, 12)
+  t.is(lines.filter((line) => line.startsWith('ok ')).length, 15)
   t.deepEqual(
     lines.filter((line) => line.startsWith('NOT SO')),
     [],

@@ -93,6 +93,33 @@ async function beTheHost() {
   holdfast.spawn('sleep', ['60'], { env, grace: GRACE, stdio: 'ignore' })
 }
 
+/** A pool of workers that child_process started, and holdfast only guards. */
+async function actThree() {
+  console.log(
+    '\nAct three: child_process starts a pool of workers, holdfast.guard() watches it, and the first one is killed',
+  )
+  const mark = `demo-${process.pid}-3`
+  const script = 'for i in 1 2 3 4; do sleep 60 & done; echo ready; wait'
+  const env = { ...process.env, MARK: mark }
+  const child = spawn('sh', ['-c', script], { detached: true, env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const guarded = await holdfast.guard(child)
+  await once(child.stdout, 'data')
+  claim(
+    marked(mark).length === 5,
+    `the process table holds ${count(marked(mark).map(nameOf))}, in group ${guarded.group}`,
+  )
+  child.kill('SIGKILL')
+  const report = await guarded.ended
+  claim(
+    report.reason === 'exit' && report.leftoverCount === 4,
+    `its death left ${report.leftoverCount}, which were ended without a call to end()`,
+  )
+  claim(
+    report.outcome === 'ended' && marked(mark).length === 0,
+    `outcome '${report.outcome}' by '${report.by}'; the process table holds ${marked(mark).length} of them`,
+  )
+}
+
 function claim(holds, text) {
   console.log(`${holds ? 'ok    ' : 'NOT SO'}  ${text}`)
   if (!holds) process.exitCode = 1
@@ -147,4 +174,5 @@ if (process.argv[2] === 'host') {
 } else {
   await actOne()
   await actTwo()
+  await actThree()
 }
