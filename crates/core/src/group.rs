@@ -77,7 +77,7 @@ pub struct Members {
     found: usize,
     /// When a look last counted.
     tied: Option<Turn>,
-    /// Somebody has the group's number and could not be tied to the group.
+    /// Somebody has the group's number and could not be held, or not be tied to the group.
     stranger: bool,
 }
 
@@ -91,20 +91,17 @@ impl Members {
     fn look(&mut self) -> Live {
         let turn = Turn::now();
         let LiveMembers::These(listed) = sys::live_members(self.group) else { return Live::Unknown };
-        let new: Vec<(Pid, Handle)> = listed
-            .iter()
-            .filter(|pid| !self.held.contains_key(pid))
-            .filter_map(|&pid| Some((pid, Handle::open(pid).ok()?)))
-            // Opened first, looked at again after: whoever has the number now has it behind this descriptor.
-            .filter(|&(pid, _)| sys::group_of(pid) == Some(self.group))
-            .collect();
+        let unknown: Vec<Pid> = listed.into_iter().filter(|pid| !self.held.contains_key(pid)).collect();
+        let (mut new, missed) = hold_each(&unknown);
+        // Opened first, looked at again after: whoever has the number now has it behind this descriptor.
+        new.retain(|&(pid, _)| sys::group_of(pid) == Some(self.group));
         if self.held.values().any(Handle::is_unreaped) || self.is_still_its_own() {
             self.found += new.len();
             self.held.extend(new);
             self.tied = turn;
-            self.stranger = false;
+            self.stranger = missed;
         } else {
-            self.stranger = !new.is_empty();
+            self.stranger = missed || !new.is_empty();
         }
         self.held.retain(|_, handle| handle.is_unreaped());
         let live: Vec<Pid> =
@@ -230,16 +227,19 @@ impl Hold {
                 Live::These(list) if list.is_empty() => seen_empty = 1,
                 Live::These(list) => {
                     seen_empty = 0;
-                    let handles: Vec<Handle> =
-                        list.iter().filter_map(|&pid| Handle::open(pid).ok()).collect();
-                    if over || !handles.is_empty() && handles.iter().all(Handle::is_denied) {
+                    let (held, missed) = hold_each(&list);
+                    let handles = || held.iter().map(|(_, handle)| handle);
+                    if over || !held.is_empty() && handles().all(Handle::is_denied) {
                         return GroupEnd::Survivors(list);
                     }
                     if let Hold::Members(members) = self {
                         // Whoever was found just now may not wait for us to come back.
                         members.signal(libc::SIGKILL);
                     }
-                    await_ends(handles.iter().filter(|handle| !handle.is_denied()), deadline);
+                    await_ends(handles().filter(|handle| !handle.is_denied()), deadline);
+                    if missed {
+                        await_one(&[], Some(Instant::now() + AGAIN));
+                    }
                 }
                 // Without a table the kernel still says, through a leader's descriptor, when the last one was reaped.
                 Live::Unknown if matches!(self, Hold::Leader(_)) && sent && !over => {
@@ -250,6 +250,19 @@ impl Hold {
             }
         }
     }
+}
+
+/// A descriptor of each that is there. Whether there is one who cannot be held (no free descriptor).
+pub fn hold_each(list: &[Pid]) -> (Vec<(Pid, Handle)>, bool) {
+    let mut missed = false;
+    let mut held = Vec::with_capacity(list.len());
+    for &pid in list {
+        match Handle::open(pid) {
+            Ok(handle) => held.push((pid, handle)),
+            Err(error) => missed |= error.raw_os_error() != Some(libc::ESRCH),
+        }
+    }
+    (held, missed)
 }
 
 /// Takes hold of everybody below these, parents first, but for those who are `reached` otherwise. Each is held before it

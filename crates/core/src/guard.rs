@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use holdfast_wire::{MAX_NAMED, Reason};
 use rustix::event::{PollFd, PollFlags};
 
-use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, await_one};
+use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, await_one, hold_each};
 use crate::keeper::BUDGET;
 use crate::runner::say;
 use crate::socket;
@@ -340,12 +340,16 @@ impl Guard {
             self.hold.signal(signal);
         }
         let mut awaited: Vec<Handle> = left.into_values().collect();
+        let mut had_host = !self.host_gone;
         loop {
             while let Some(word) = self.next_word() {
                 if let Word::End { signal, grace } = word {
                     let grace = if signal == libc::SIGKILL { Duration::ZERO } else { grace };
                     until = until.min(Instant::now() + grace);
                 }
+            }
+            if self.host_gone && std::mem::take(&mut had_host) {
+                until = until.min(Instant::now() + self.grace);
             }
             awaited.retain(|handle| !handle.has_ended());
             if awaited.is_empty()
@@ -371,14 +375,12 @@ impl Guard {
                 Live::Nobody => Vec::new(),
                 Live::Unknown => return None,
             };
-            let (held, refused): (Vec<_>, Vec<_>) =
-                list.iter().map(|&pid| Handle::open(pid)).partition(Result::is_ok);
-            let is_gone = |error: io::Error| error.raw_os_error() == Some(libc::ESRCH);
+            let (held, missed) = hold_each(&list);
             if !held.is_empty() || list.is_empty() {
-                return Some(held.into_iter().flatten().collect());
+                return Some(held.into_iter().map(|(_, handle)| handle).collect());
             }
             // All of them were reaped since, and may have left children: once more.
-            if !refused.into_iter().filter_map(Result::err).all(is_gone) {
+            if missed {
                 return None;
             }
         }

@@ -336,6 +336,23 @@ fn a_later_end_shortens_the_grace() {
 }
 
 #[test]
+fn sigkill_and_the_hosts_own_end_shorten_the_grace() {
+    for how in ["end 9 60000\n", ""] {
+        let ground = Ground::new();
+        let leader = Leader::start(&ground, "trap '' TERM; sleep 60 & echo up >> ran; wait", 2);
+        until("the trap is set", || ground.ran() == "up\n");
+        let mut guard = Guard::ready(&mut member(&["--grace", "50"], &leader, &[]), "pin");
+        guard.say("end 15 60000\n");
+        guard.say(how);
+        if how.is_empty() {
+            guard.close();
+        }
+        assert_eq!(guard.report().facts(), (Some(ENDED), "ended", "end"));
+        assert_eq!(ground.marked(), []);
+    }
+}
+
+#[test]
 fn what_is_released_lives_on() {
     let releases: [&[&str]; 5] = [
         &["release\n"],
