@@ -29,6 +29,9 @@ pub struct Brood {
     pub only_group: bool,
     /// Children that are not of the brood: a spawn helper's living keepers.
     pub outsiders: BTreeSet<Pid>,
+    /// Of our children only those in this session count, that of the brood's first process, where there may be others that
+    /// are not of the brood. (None within: no session is known.)
+    pub only_session: Option<Option<Pid>>,
     /// The call's own processes, which no report names: the command's first one and the pin.
     pub own: Vec<Pid>,
     /// The first process, once it was reaped with the rest.
@@ -56,14 +59,23 @@ impl Brood {
     /// The children that count, alive or not. `None`: the process table cannot be read.
     fn children(&self) -> Option<Vec<Pid>> {
         let mut list = sys::own_children(&mut self.table.borrow_mut())?;
-        list.retain(|pid| !self.outsiders.contains(pid));
+        list.retain(|&pid| self.counts(pid));
         Some(list)
     }
 
     /// The children that count, by the table or, failing that, by asking every number.
     fn found(&self, by_number: bool) -> Vec<Pid> {
         let listed = if by_number { None } else { self.children() };
-        listed.unwrap_or_else(|| sys::children_by_number(&self.outsiders))
+        let mut list = listed.unwrap_or_else(|| sys::children_by_number(&self.outsiders));
+        list.retain(|&pid| self.counts(pid));
+        list
+    }
+
+    fn counts(&self, pid: Pid) -> bool {
+        let in_session = |first: Option<Pid>| {
+            self.own.contains(&pid) || first.is_some_and(|first| sys::session_of(pid) == Some(first))
+        };
+        !self.outsiders.contains(&pid) && self.only_session.is_none_or(in_session)
     }
 
     /// Those that are alive.
@@ -158,7 +170,8 @@ impl Brood {
 
     /// Reaps every zombie.
     pub fn reap(&mut self) -> Left {
-        if self.outsiders.is_empty() { self.reap_everything() } else { self.reap_listed() }
+        let is_all = self.outsiders.is_empty() && self.only_session.is_none();
+        if is_all { self.reap_everything() } else { self.reap_listed() }
     }
 
     fn reap_everything(&mut self) -> Left {

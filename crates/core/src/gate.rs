@@ -5,15 +5,16 @@
 //! before that: the pipe ends, and the new process exits without ever having executed the program.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use holdfast_wire::{Decoder, Spec, Step, ToKeeper};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use crate::group::await_one;
 use crate::guard::{GuardOptions, start_guard};
 use crate::stops::stop;
-use crate::sys::{self, Failure, Gate, Handle, Look, MOST_PLACES, Pid, Plan, Standing, Surroundings};
+use crate::sys::{self, Failure, Gate, Handle, Look, MOST_PLACES, PASSED, Pid, Plan, Standing, Surroundings};
 
 /// For the guard's first line.
 const READY: Duration = Duration::from_secs(5);
@@ -72,31 +73,40 @@ pub fn start_behind_guard(
     let started = sys::fork_gated(&mut plan).map_err(not_started)?;
     stop("gate-forked");
     let pid = started.pid;
-    let opened = open_behind_guard(pid, &write, options);
-    let failure = match opened {
-        Ok(gated) => match outcome(&started.status) {
-            None => return Ok(gated),
-            Some(Failure { step, errno }) => {
+    // Our unreaped child, by a descriptor: this process may have other threads.
+    let handle = Handle::open(pid).map_err(NotRun::NoGuard);
+    let opened = handle.and_then(|handle| {
+        let opened = open_behind_guard(pid, &handle, &write, options);
+        if opened.is_err() {
+            let _ = handle.signal(libc::SIGKILL);
+        }
+        opened.map(|gated| (gated, handle))
+    });
+    // Shut, if it was not opened: then the new process leaves, if it lives.
+    drop(write);
+    match opened {
+        Ok((gated, handle)) => match outcome(&started.status, &handle) {
+            None => Ok(gated),
+            Some(failure) => {
                 // The guard has nobody to end any more, and leaves at the end of its control pipe.
                 drop(gated.control);
                 settle(gated.guard);
-                NotRun::NotStarted { step, error: io::Error::from_raw_os_error(errno) }
+                settle(pid);
+                Err(failure.into())
             }
         },
         Err(refused) => {
-            drop(write);
+            settle(pid);
             // It may have failed by itself before the gate.
-            match outcome(&started.status) {
-                Some(Failure { step, errno }) => {
-                    NotRun::NotStarted { step, error: io::Error::from_raw_os_error(errno) }
-                }
-                None => refused,
-            }
+            Err(failure_in(&said(&started.status).0).map_or(refused, NotRun::from))
         }
-    };
-    sys::kill_child(pid, libc::SIGKILL);
-    settle(pid);
-    Err(failure)
+    }
+}
+
+impl From<Failure> for NotRun {
+    fn from(Failure { step, errno }: Failure) -> NotRun {
+        NotRun::NotStarted { step, error: io::Error::from_raw_os_error(errno) }
+    }
 }
 
 /// Out of the way of the command's places.
@@ -106,16 +116,20 @@ fn gate() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((aside(&read)?, aside(&write)?))
 }
 
-fn open_behind_guard(pid: Pid, gate: &OwnedFd, options: &GuardOptions<'_>) -> Result<Gated, NotRun> {
+fn open_behind_guard(
+    pid: Pid,
+    handle: &Handle,
+    gate: &OwnedFd,
+    options: &GuardOptions<'_>,
+) -> Result<Gated, NotRun> {
     // The new process does the same; whoever comes first.
     sys::give_group(pid);
     if sys::group_of(pid) != Some(pid) || sys::look(pid) != Look::Live {
         return Err(NotRun::NotALeader);
     }
     stop("gate-grouped");
-    let handle = Handle::open(pid).map_err(NotRun::NoGuard)?;
     let (guard, control) =
-        start_guard(options, pid, &handle, Standing::Group(pid)).map_err(NotRun::NoGuard)?;
+        start_guard(options, pid, handle, Standing::Group(pid)).map_err(NotRun::NoGuard)?;
     stop("gate-guarded");
     let ready = await_ready(&control);
     stop("gate-ready");
@@ -126,11 +140,14 @@ fn open_behind_guard(pid: Pid, gate: &OwnedFd, options: &GuardOptions<'_>) -> Re
     });
     if let Err(error) = ready {
         drop(control);
-        sys::kill_child(guard, libc::SIGKILL);
+        // Our unreaped child: it may hang, or be no guard.
+        if let Ok(guard) = Handle::open(guard) {
+            let _ = guard.signal(libc::SIGKILL);
+        }
         settle(guard);
         return Err(NotRun::NoGuard(error));
     }
-    // A failure here means that the new process is gone; its status says so.
+    // Whether the new process is there to read it, its status says.
     let _ = rustix::io::write(gate, &[1]);
     stop("gate-open");
     Ok(Gated { pid, guard, control })
@@ -164,16 +181,43 @@ fn await_ready(control: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Whether the program was executed: until the status pipe ends, or says why not.
-fn outcome(status: &OwnedFd) -> Option<Failure> {
-    let mut bytes = [0; 8];
+/// What the status pipe has to say by now, and whether it has ended.
+fn said(status: &OwnedFd) -> (Vec<u8>, bool) {
+    let mut said = Vec::new();
+    let mut bytes = [0; 16];
     loop {
-        let _ = rustix::event::poll(&mut [PollFd::new(status, PollFlags::IN)], None);
         match rustix::io::read(status, &mut bytes) {
-            Ok(8) => return Some(Failure::decode(bytes)),
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => (),
-            Ok(_) | Err(_) => return None,
+            Ok(0) => return (said, true),
+            Ok(count) => said.extend_from_slice(&bytes[..count]),
+            Err(rustix::io::Errno::INTR) => (),
+            Err(error) => return (said, error != rustix::io::Errno::AGAIN),
         }
+    }
+}
+
+fn failure_in(said: &[u8]) -> Option<Failure> {
+    said.strip_prefix(&PASSED).unwrap_or(said).try_into().ok().map(Failure::decode)
+}
+
+/// Why the program was not executed, if it was not. Not the pipe's end alone: whatever else in this process forks may
+/// hold its other end for as long as it likes.
+fn outcome(status: &OwnedFd, new: &Handle) -> Option<Failure> {
+    let deadline = Instant::now() + READY;
+    let mut heard = Vec::new();
+    loop {
+        let has_ended = new.has_ended();
+        let (more, is_over) = said(status);
+        heard.extend(more);
+        if let Some(failure) = failure_in(&heard) {
+            return Some(failure);
+        }
+        if is_over || has_ended || Instant::now() >= deadline {
+            // Past the gate and without a failure; or it died at its gate.
+            let died = Failure { step: Step::Helper, errno: libc::ESRCH };
+            return (!heard.starts_with(&PASSED)).then_some(died);
+        }
+        let descriptors: Vec<_> = [status.as_fd()].into_iter().chain(new.pidfd()).collect();
+        await_one(&descriptors, Some(deadline));
     }
 }
 

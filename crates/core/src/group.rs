@@ -176,7 +176,9 @@ impl Hold {
         let Live::These(members) = self.live() else { return Found::default() };
         let roots: Vec<Pid> = members.iter().chain(held.keys()).copied().collect();
         let in_group = |pid| sys::group_of(pid) == Some(self.group());
-        hold_below(&roots, held, in_group, in_group, follow)
+        // The group is held still, after the look at the number.
+        let is_root = |pid| in_group(pid) && self.signal(0) != Delivery::Nobody;
+        hold_below(&roots, held, is_root, in_group, follow)
     }
 
     /// SIGKILL to every member, and to whoever left the group and hangs on one, until none of them lives.
@@ -185,19 +187,21 @@ impl Hold {
     pub fn end(&mut self, deadline: Instant) -> GroupEnd {
         let mut left = BTreeMap::new();
         let mut looks = 0;
+        let mut sent = false;
         let missed = loop {
             let known = self.found();
-            self.signal(libc::SIGSTOP);
+            sent |= self.signal(libc::SIGSTOP) == Delivery::Sent;
             looks += 1;
             let found = self.left(&mut left, |handle| drop(handle.signal(libc::SIGSTOP)));
-            if found.new.is_empty() && self.found() == known || looks == MOST_LOOKS {
+            let is_late = looks == MOST_LOOKS || Instant::now() >= deadline;
+            if found.new.is_empty() && self.found() == known || is_late {
                 break found.missed || !found.new.is_empty();
             }
         };
         for handle in left.values() {
             let _ = handle.signal(libc::SIGKILL);
         }
-        let end = self.end_members(deadline);
+        let end = self.end_members(sent, deadline);
         await_ends(left.values().filter(|handle| !handle.is_denied()), deadline);
         left.retain(|_, handle| !handle.has_ended());
         match end {
@@ -210,8 +214,7 @@ impl Hold {
         }
     }
 
-    fn end_members(&mut self, deadline: Instant) -> GroupEnd {
-        let mut sent = false;
+    fn end_members(&mut self, mut sent: bool, deadline: Instant) -> GroupEnd {
         let mut seen_empty = 0;
         loop {
             match self.signal(libc::SIGKILL) {

@@ -161,7 +161,7 @@ pub fn guard(args: &[OsString]) -> ExitCode {
 }
 
 fn tell(line: &str) {
-    sys::write_out(line.as_bytes());
+    sys::write_out(line.as_bytes(), BUDGET);
 }
 
 /// Takes hold of the group by what there is, and shows that we are outside of it. With the leader's descriptor, if there
@@ -171,6 +171,9 @@ fn take_hold(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>
         return pin(group, leader);
     }
     let leader = leader.ok_or("member")?;
+    if !sys::leave_group() {
+        return Err("member");
+    }
     if !Handle::works() {
         return Err("unheld");
     }
@@ -219,7 +222,12 @@ fn pin(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>), &'s
         return Err("dead");
     }
     // The pin keeps the number from being given to another process.
-    let leader = leader.or_else(|| Handle::open(group).ok());
+    let leader = match leader.map_or_else(|| Handle::open(group), Ok) {
+        Ok(leader) => Some(leader),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => None,
+        // It is there, and its exit would not be seen.
+        Err(_) => return Err("unheld"),
+    };
     Ok((Hold::Pin(Group::new(group, pin)), leader))
 }
 
@@ -340,7 +348,7 @@ impl Guard {
             self.hold.signal(signal);
         }
         let mut awaited: Vec<Handle> = left.into_values().collect();
-        let mut had_host = !self.host_gone;
+        let mut is_alone = false;
         loop {
             while let Some(word) = self.next_word() {
                 if let Word::End { signal, grace } = word {
@@ -348,7 +356,7 @@ impl Guard {
                     until = until.min(Instant::now() + grace);
                 }
             }
-            if self.host_gone && std::mem::take(&mut had_host) {
+            if self.host_gone && !std::mem::replace(&mut is_alone, true) {
                 until = until.min(Instant::now() + self.grace);
             }
             awaited.retain(|handle| !handle.has_ended());
@@ -417,11 +425,11 @@ impl Guard {
         None
     }
 
-    /// Reads what is there. Whether it has ended.
+    /// Reads what is there, a few lines at most: somebody may write without end. Whether it has ended.
     fn read(&mut self) -> bool {
         const LONGEST: usize = 4096;
         let mut bytes = [0; 512];
-        loop {
+        while self.inbox.len() < LONGEST {
             let mut source = [PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN)];
             let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             if !matches!(rustix::event::poll(&mut source, Some(&now)), Ok(1)) {
@@ -435,10 +443,11 @@ impl Guard {
                 Err(_) => return true,
             }
             // No word of ours is so long. What is still to come of the line is none, either.
-            if self.inbox.len() > LONGEST && !self.inbox.contains(&b'\n') {
+            if self.inbox.len() >= LONGEST && !self.inbox.contains(&b'\n') {
                 self.inbox = vec![b'?'];
             }
         }
+        false
     }
 }
 

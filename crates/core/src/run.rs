@@ -134,7 +134,7 @@ fn supervise(options: &Options) -> io::Result<Option<Verdict>> {
         timeout: options.timeout,
         grace: options.grace,
         background: options.background,
-    })?;
+    });
     // Not when a shell has it back already (a script around us that died of ^C first): its modes are its own.
     if let Some(terminal) = terminal.filter(|terminal| terminal.is_ours()) {
         terminal.restore();

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -39,7 +39,10 @@ const NOT_ALL: &str = "not everything that the command started could be shown to
 
 /// A line of ours on standard error.
 pub fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "holdfast: {text}");
+    // Nobody is kept waiting for a reader that does not read.
+    if sys::await_writable(rustix::stdio::stderr(), Duration::from_secs(1)) {
+        let _ = writeln!(io::stderr(), "holdfast: {text}");
+    }
 }
 
 /// What this process was given, looked at before it has anything of its own.
@@ -55,9 +58,23 @@ impl Arrival {
     /// Looks, and takes on what every mode needs.
     pub fn now() -> Arrival {
         let inherited = sys::open_descriptors();
-        let strangers = sys::own_children(&mut ChildrenFile::default()).unwrap_or_default();
+        let strangers = sys::own_children(&mut ChildrenFile::default()).unwrap_or_else(children_by_number);
         Arrival { inherited, strangers, subreaper: sys::become_mode(None) }
     }
+}
+
+/// All of them, where there is no table.
+fn children_by_number() -> Vec<Pid> {
+    let mut found = BTreeSet::new();
+    // An error is the kernel's word that there are none.
+    while sys::peek_any().is_ok() {
+        let more = sys::children_by_number(&found);
+        if more.is_empty() {
+            break;
+        }
+        found.extend(more);
+    }
+    found.into_iter().collect()
 }
 
 /// How the runner stands to whoever started it.
@@ -131,6 +148,8 @@ pub struct Runner {
     signals: SignalSource,
     inherited: Vec<i32>,
     strangers: BTreeSet<Pid>,
+    /// There were any.
+    had_children: bool,
     stand: Stand,
     /// The end was asked for because the parent or the control descriptor is gone.
     abandoned: bool,
@@ -157,7 +176,7 @@ impl Runner {
                     commitment,
                     lifeline: sys::pidfd_of_parent(),
                     slot,
-                    subreaper: subreaper && sys::become_keeper(),
+                    subreaper: sys::become_keeper() && subreaper,
                     terminal_group,
                     inherited,
                     nohup,
@@ -175,6 +194,7 @@ impl Runner {
             outbox: Outbox::default(),
             signals: SignalSource::new(&[&PASSED_ON[..], &[libc::SIGCHLD]].concat())?,
             inherited,
+            had_children: !strangers.is_empty(),
             strangers: strangers.into_iter().collect(),
             stand,
             abandoned: false,
@@ -184,19 +204,47 @@ impl Runner {
         })))
     }
 
+    /// Writes a line to standard output, before anything is started, as soon as that takes it. What asks for the end
+    /// meanwhile is heard: then this is how we end.
+    pub fn say_first(&mut self, line: &[u8], ourselves: u8) -> Option<Verdict> {
+        loop {
+            let is_writable = self.await_something(Some(rustix::stdio::stdout()));
+            let mut asked = None;
+            while let Some((signal, sender)) = self.signals.take() {
+                if signal == libc::SIGCHLD {
+                    self.signalled(signal, sender);
+                } else {
+                    asked = Some(Verdict::Signal(signal));
+                }
+            }
+            // Without a keeper there is no cover, and nothing is started.
+            let is_over = self.is_abandoned() || sys::look(self.keeper) != Look::Live;
+            let verdict = asked.or(is_over.then_some(Verdict::Code(ourselves)));
+            if verdict.is_some() {
+                self.dismiss_keeper();
+                return verdict;
+            }
+            if is_writable {
+                sys::write_out(line, BUDGET);
+                return None;
+            }
+        }
+    }
+
     /// Has the keeper start the command, and waits until all of it is ended or that cannot be shown.
-    pub fn run(&mut self, order: &Order<'_>) -> io::Result<Option<EndFacts>> {
-        self.send_spec(order)?;
+    pub fn run(&mut self, order: &Order<'_>) -> Option<EndFacts> {
+        self.send_spec(order);
         let facts = self.wait();
         if facts.as_ref().is_some_and(|facts| facts.outcome != Outcome::Survivors) {
             self.dismiss_keeper();
         }
-        Ok(facts)
+        facts
     }
 
-    fn send_spec(&mut self, order: &Order<'_>) -> io::Result<()> {
+    fn send_spec(&mut self, order: &Order<'_>) {
         let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptors = vec![rustix::fs::open(".", directory, Mode::empty())?];
+        // The keeper stands where we do, and needs none where we may not search our own.
+        let descriptors: Vec<OwnedFd> = rustix::fs::open(".", directory, Mode::empty()).into_iter().collect();
         let joined = order.command.iter().map(|arg| arg.as_bytes()).collect::<Vec<_>>().join(&0);
         let attributes = Attributes::now();
         let spec = Spec {
@@ -206,7 +254,7 @@ impl Runner {
             cwd: order.cwd.as_bytes(),
             // Everything else the command inherits from the keeper, which has it from us.
             places: &[],
-            descriptors: 1,
+            descriptors: descriptors.len() as u32,
             umask: attributes.umask,
             nice: attributes.nice,
             nofile: attributes.nofile,
@@ -224,13 +272,12 @@ impl Runner {
         self.outbox.push(bytes, descriptors);
         // A keeper that is lost by now is found to be that when it is waited for.
         let _ = self.outbox.flush(self.control.as_fd());
-        Ok(())
     }
 
     /// Until the keeper's last word, or until the brood of a lost keeper is ended.
     fn wait(&mut self) -> Option<EndFacts> {
         loop {
-            self.await_something();
+            self.await_something(None);
             let _ = self.outbox.flush(self.control.as_fd());
             while let Some((signal, sender)) = self.signals.take() {
                 self.signalled(signal, sender);
@@ -250,7 +297,8 @@ impl Runner {
         }
     }
 
-    fn await_something(&self) {
+    /// Whether the one that is named takes something.
+    fn await_something(&self, writable: Option<BorrowedFd<'_>>) -> bool {
         let write = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
         let mut sources = vec![
             PollFd::new(&self.control, PollFlags::IN | write),
@@ -264,8 +312,10 @@ impl Runner {
                 wait = parent.look_again();
             }
         }
+        sources.extend(writable.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
         let timeout = wait.and_then(|wait| rustix::event::Timespec::try_from(wait).ok());
-        let _ = rustix::event::poll(&mut sources, timeout.as_ref());
+        let ready = rustix::event::poll(&mut sources, timeout.as_ref());
+        ready.is_ok() && writable.is_some() && sources.last().is_some_and(|last| !last.revents().is_empty())
     }
 
     /// Whether our parent, or the other end of the control descriptor, is gone.
@@ -305,15 +355,15 @@ impl Runner {
         self.ask_for_the_end(signal);
     }
 
-    /// As process 1 we are the parent of whoever has none, and nobody else reaps them.
-    fn reap_strays(&self) {
-        if Pid::own().is_some() {
-            return;
-        }
+    /// As a subreaper, or as process 1, we are the parent of orphans that are not the command's, and of those children
+    /// that we had before. Nobody else reaps them.
+    fn reap_strays(&mut self) {
         while let Ok(Some(pid)) = sys::peek_any()
             && pid != self.keeper
         {
             sys::reap(pid);
+            // Its number may be given out again.
+            self.strangers.remove(&pid);
         }
     }
 
@@ -355,16 +405,19 @@ impl Runner {
     }
 
     /// The keeper is lost; what was below it is below us now. Whether nothing is left.
+    ///
+    /// Had we children before, then orphans of theirs have come to us as well. Of whom it cannot be told whose they are,
+    /// only those in the command's session are ended, and the end is not shown.
     fn sweep(&mut self) -> bool {
         let first = self.commitment.take().pid.and_then(Pid::new);
-        let own = first.into_iter().chain([self.keeper]).collect();
-        let outsiders = std::mem::take(&mut self.strangers);
-        let mut brood = Brood { own, outsiders, ..Brood::default() };
+        let own: Vec<Pid> = first.into_iter().chain([self.keeper]).collect();
+        let only_session = self.had_children.then_some(first);
+        let mut brood = Brood { own, outsiders: self.strangers.clone(), only_session, ..Brood::default() };
         let mut killing = Killing::new(Instant::now() + BUDGET);
         loop {
             let left = killing.deadline.saturating_duration_since(Instant::now());
             match killing.advance(&mut brood, None) {
-                Progress::Done => return true,
+                Progress::Done => return !self.had_children,
                 Progress::Waiting if !left.is_zero() => (),
                 Progress::Waiting | Progress::Denied => return false,
             }

@@ -97,8 +97,10 @@ fn supervise(options: &Options) -> Result<Option<Verdict>, String> {
         Begun::Keeper(_) => return Ok(None),
     };
     stop("starter-covered");
-    if options.ack {
-        sys::write_out(ACKNOWLEDGEMENT.as_bytes());
+    if options.ack
+        && let Some(verdict) = runner.say_first(ACKNOWLEDGEMENT.as_bytes(), TOPOLOGY)
+    {
+        return Ok(Some(verdict));
     }
     stop("starter-acknowledged");
     let facts = runner.run(&Order {
@@ -110,7 +112,7 @@ fn supervise(options: &Options) -> Result<Option<Verdict>, String> {
         background: Background::End,
     });
     stop("starter-ended");
-    Ok(Some(runner.verdict(facts.map_err(failed)?, &options.command[0], TOPOLOGY)))
+    Ok(Some(runner.verdict(facts, &options.command[0], TOPOLOGY)))
 }
 
 /// Looks at parent and control descriptor. A wrong one is an error before anything is started.

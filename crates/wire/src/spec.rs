@@ -32,7 +32,7 @@ pub struct Spec<'a> {
     pub cwd: &'a [u8],
     /// For each place the index of its descriptor among those sent, or [`NO_DESCRIPTOR`].
     pub places: &'a [u8],
-    /// Descriptors sent along, the working directory's included.
+    /// Descriptors sent along, the working directory's included. With none the command starts where its keeper stands.
     pub descriptors: u32,
     /// File mode mask.
     pub umask: Option<u32>,
@@ -163,11 +163,7 @@ impl SpecView {
         let valid = bytes[places.clone()]
             .iter()
             .all(|&index| index == NO_DESCRIPTOR || u32::from(index) < descriptors);
-        if !valid
-            || descriptors == 0
-            || single(&bytes[file.clone()]).is_none()
-            || single(&bytes[cwd.clone()]).is_none()
-        {
+        if !valid || single(&bytes[file.clone()]).is_none() || single(&bytes[cwd.clone()]).is_none() {
             return Err(Error::Malformed);
         }
         Ok(SpecView {

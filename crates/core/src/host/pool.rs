@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::reactor::Reactor;
 use crate::commitment::Commitment;
 use crate::socket::{self, Outbox, Received};
-use crate::sys::{self, Handle, Identity, Pid, Standing};
+use crate::sys::{self, Handle, Identity, Look, Pid, Standing};
 
 /// For the helper's first word, and for a keeper when none is idle.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -278,7 +278,9 @@ impl Pool {
             self.reap(child);
         }
         self.last_child += 1;
-        if let Ok(handle) = Handle::open(pid) {
+        if let Ok(handle) = Handle::open(pid)
+            && sys::look_behind(&handle, pid) != Look::NotOurs
+        {
             if let Some(pidfd) = handle.pidfd() {
                 let _ = self.reactor.watch_for_pool(self.last_child << 1 | 1, pidfd);
             }

@@ -341,7 +341,7 @@ fn sigkill_and_the_hosts_own_end_shorten_the_grace() {
         let ground = Ground::new();
         let leader = Leader::start(&ground, "trap '' TERM; sleep 60 & echo up >> ran; wait", 2);
         until("the trap is set", || ground.ran() == "up\n");
-        let mut guard = Guard::ready(&mut member(&["--grace", "50"], &leader, &[]), "pin");
+        let mut guard = Guard::ready(&mut member(&[], &leader, &["--grace", "50"]), "pin");
         guard.say("end 15 60000\n");
         guard.say(how);
         if how.is_empty() {

@@ -10,8 +10,9 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::PidfdFlags;
 
-use super::process::{Delivery, Pid, info, is_own_group};
+use super::process::{Delivery, Pid, info};
 use super::table::{self, Stat};
+use super::terminal::leads_own_group;
 
 /// PIDFD_SIGNAL_PROCESS_GROUP: the group that the process leads or led (Linux 6.9).
 const PROCESS_GROUP: u32 = 4;
@@ -151,9 +152,10 @@ impl LedGroup {
         self.id
     }
 
-    /// Signals the group, unless we are in it (rule 2). `Nobody` is the kernel's word that it is empty.
+    /// Signals the group, unless we could be in it (rule 2): who leads a group is in no other, whatever number we were
+    /// told. `Nobody` is the kernel's word that it is empty.
     pub fn signal(&self, signal: i32) -> Delivery {
-        if is_own_group(self.id) {
+        if !leads_own_group() || Pid::own() == Some(self.id) {
             return Delivery::Refused;
         }
         Delivery::from_result(self.leader.send(signal, PROCESS_GROUP))

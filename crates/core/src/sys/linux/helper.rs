@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::ptr;
 
-use super::process::Pid;
+use super::process::{Pid, is_in_our_session};
 use crate::stops;
 
 /// What the process is called, whatever the path.
@@ -70,9 +70,16 @@ pub fn start_helper(
     }
     match spawn(path, args, &moves, standing) {
         // A sandbox that refuses clone3(2) so that the C library does not fall back on what went before it.
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => fork(path, args, moves, standing),
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) && !is_elsewhere(standing) => {
+            fork(path, args, moves, standing)
+        }
         other => other,
     }
+}
+
+/// A group of another session, or none: nobody can join it.
+fn is_elsewhere(standing: Standing) -> bool {
+    matches!(standing, Standing::Group(group) if !is_in_our_session(group))
 }
 
 fn spawn(path: &Path, args: &[&str], moves: &[(RawFd, OwnedFd)], standing: Standing) -> io::Result<Pid> {

@@ -9,7 +9,7 @@ use std::ptr;
 use super::process::{Pid, await_end};
 use super::raw;
 use super::table;
-use super::terminal::own_group;
+use super::terminal::leads_own_group;
 
 /// What helper and keepers ignore: they leave by end of file and by nothing else that can be ignored.
 pub(super) const IGNORED: [i32; 8] = [
@@ -233,7 +233,7 @@ pub fn make_pin() -> io::Result<Pid> {
 /// Moves to a group of our own. Whether we are in it.
 pub fn leave_group() -> bool {
     let _ = rustix::process::setpgid(None, None);
-    own_group().is_some() && own_group() == Pid::own()
+    leads_own_group()
 }
 
 /// Ends this process by a signal's default action, without a core file. Returns where that does nothing (as
@@ -244,7 +244,14 @@ pub fn raise_default(signal: i32) {
         rustix::process::Rlimit { current: Some(0), maximum: Some(0) },
     );
     let _ = raw::default_disposition(signal);
-    change_mask(libc::SIG_UNBLOCK, libc::sigfillset);
     // SAFETY: a signal to ourselves, by raise(3), not by number.
     unsafe { libc::raise(signal) };
+    // This one alone: of others that are waiting one could come first.
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: writes the whole set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: the set was written.
+    unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+    // SAFETY: the set was written, the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut()) };
 }

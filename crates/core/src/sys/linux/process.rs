@@ -19,6 +19,7 @@ use rustix::process::PidfdFlags;
 
 use super::handle::Handle;
 use super::table;
+use super::terminal::own_group;
 
 /// A process id that can name a process other than init: never 1, 0 or negative, so that no signal sent to it
 /// can turn into a broadcast.
@@ -160,10 +161,16 @@ pub fn look_behind(handle: &Handle, pid: Pid) -> Look {
     }
 }
 
+/// The session of a process; None where that is outside of our pid namespace.
+pub fn session_of(pid: Pid) -> Option<Pid> {
+    // SAFETY: no memory is involved, and nothing is signalled.
+    Pid::new(unsafe { libc::getsid(pid.0) })
+}
+
 /// Whether a process is in our session.
 pub fn is_in_our_session(pid: Pid) -> bool {
-    let own = rustix::process::getsid(None).ok();
-    own.is_some() && own == rustix::process::getsid(pid.rustix()).ok()
+    let own = Pid::own().and_then(session_of);
+    own.is_some() && own == session_of(pid)
 }
 
 /// Signals our live child (rule 1).
@@ -249,7 +256,7 @@ impl Group {
     /// (rule 2).
     pub fn signal(&self, signal: i32) -> Delivery {
         let pinned = look(self.pin) != Look::NotOurs && group_of(self.pin) == Some(self.id);
-        if !pinned || is_own_group(self.id) {
+        if !pinned || own_group() == Some(self.id) {
             return Delivery::Refused;
         }
         // SAFETY: no memory is involved. Rules 1 and 2 have just been checked; `id` is 2 or more, so the minus
@@ -257,11 +264,6 @@ impl Group {
         let result = unsafe { libc::kill(-self.id.0, signal) };
         Delivery::from_result(if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) })
     }
-}
-
-/// Whether we are in this group.
-pub(super) fn is_own_group(group: Pid) -> bool {
-    rustix::process::getpgrp().as_raw_nonzero().get() == group.0
 }
 
 /// What became of a signal to a group.

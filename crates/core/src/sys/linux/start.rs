@@ -104,6 +104,9 @@ pub struct Gate {
     pub write: RawFd,
 }
 
+/// In the status pipe, before anything else: the gate was passed. No step has this number.
+pub const PASSED: [u8; 1] = [u8::MAX];
+
 /// What the new process tells the keeper by memory.
 struct Shared {
     pin: AtomicI32,
@@ -237,23 +240,23 @@ pub fn start(plan: &mut Box<Plan>, stack: &mut Stack) -> io::Result<Started> {
 }
 
 /// Forks the command, which waits at its gate. For a process with other threads, whose memory must not be shared with a
-/// process that waits; this is the one place that copies its page tables.
+/// process that waits; unlike the start of a helper this copies its page tables.
 pub fn fork_gated(plan: &mut Box<Plan>) -> io::Result<Started> {
     let (status, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     plan.status = write_end.as_raw_fd();
     let argument = ptr::from_mut::<Plan>(plan).cast();
     // No handler of this process is to run in the new one, which shares its pipes.
     let mask = block_signals();
-    // SAFETY: other threads may hold any lock, so the new process goes nowhere but to `enter`, which makes system calls
-    // and nothing else, and does not return.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
+    // fork(2) without the C library, which would run what the host has asked for at a fork. Other threads may hold any
+    // lock, so the new process goes nowhere but to `enter`, which makes system calls and nothing else.
+    let forked = call(libc::SYS_clone, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]);
+    if forked == Ok(0) {
         enter(argument);
         exit();
     }
-    let error = io::Error::last_os_error();
     restore_signals(&mask);
-    Pid::new(pid).map(|pid| Started { pid, status }).ok_or(error)
+    let pid = forked.map_err(io::Error::from_raw_os_error)?;
+    Pid::new(pid as i32).map(|pid| Started { pid, status }).ok_or_else(|| io::ErrorKind::Other.into())
 }
 
 /// Blocks every signal for this thread; returns what was blocked before.
@@ -342,7 +345,13 @@ impl Child<'_> {
             plan.shared.pin.store(pin as i32, Ordering::Release);
         }
         let cwd_fd = self.descriptors().map_err(step(Step::Stdio))?;
+        if let Some(gate) = &plan.gate {
+            self.close_others([cwd_fd, self.status, gate.read]);
+        }
         self.directory(cwd_fd).map_err(step(Step::Cwd))?;
+        if plan.gate.is_some() {
+            let _ = call(libc::SYS_close, [cwd_fd as usize, 0, 0, 0, 0, 0]);
+        }
         if let Some(mask) = plan.umask {
             call(libc::SYS_umask, [mask as usize, 0, 0, 0, 0, 0]).map_err(step(Step::Limits))?;
         }
@@ -380,13 +389,33 @@ impl Child<'_> {
         if call(libc::SYS_read, [gate.read as usize, (&raw mut byte) as usize, 1, 0, 0, 0])? != 1 {
             exit();
         }
+        // Whoever reads the status can tell a program that was executed from a process that died at its gate.
+        call(libc::SYS_write, [self.status as usize, PASSED.as_ptr() as usize, 1, 0, 0, 0])?;
         // From here on the guard is there. The signal at the starting *thread*'s end was for the wait only.
         call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, 0, 0, 0, 0, 0])?;
-        // The host may have descriptors that are not close-on-exec, and were not asked for. (Linux 5.11)
-        const CLOEXEC: usize = 4;
-        let first = self.plan.places.len().max(3);
-        let _ = call(libc::SYS_close_range, [first, u32::MAX as usize, CLOEXEC, 0, 0, 0]);
         Ok(())
+    }
+
+    /// Closes what was not asked for, but for these. Not by close-on-exec: a process that waits at its gate would hold
+    /// open whatever another thread of the host waits for, another gate among that.
+    fn close_others(&self, mut kept: [RawFd; 3]) {
+        kept.sort_unstable();
+        let mut first = self.plan.places.len().max(3) as RawFd;
+        for &last in kept.iter().chain([&RawFd::MAX]) {
+            if first < last {
+                self.close_range(first, last - 1);
+            }
+            first = first.max(last.saturating_add(1));
+        }
+    }
+
+    fn close_range(&self, first: RawFd, last: RawFd) {
+        if call(libc::SYS_close_range, [first as usize, last as usize, 0, 0, 0, 0]).is_err() {
+            // Kernels before 5.9, or a filter.
+            for fd in first..=last.min(65_535) {
+                let _ = call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
+            }
+        }
     }
 
     /// Puts every place where it belongs. Sources below the number of places are moved out of the way first;
@@ -395,12 +424,12 @@ impl Child<'_> {
         let plan = self.plan;
         let count = plan.places.len() as i32;
         let aside = |fd: RawFd| -> Result<RawFd, Errno> {
-            if !(3..count).contains(&fd) {
+            if !(0..count.max(3)).contains(&fd) {
                 return Ok(fd);
             }
             let moved = call(
                 libc::SYS_fcntl,
-                [fd as usize, libc::F_DUPFD_CLOEXEC as usize, count as usize, 0, 0, 0],
+                [fd as usize, libc::F_DUPFD_CLOEXEC as usize, count.max(3) as usize, 0, 0, 0],
             )?;
             Ok(moved as RawFd)
         };
@@ -430,7 +459,10 @@ impl Child<'_> {
         let plan = self.plan;
         let mut changed = Ok(0);
         if !plan.cwd_is_absolute {
-            changed = call(libc::SYS_fchdir, [cwd_fd as usize, 0, 0, 0, 0, 0]);
+            // Without one it stays where the keeper stands.
+            if cwd_fd >= 0 {
+                changed = call(libc::SYS_fchdir, [cwd_fd as usize, 0, 0, 0, 0, 0]);
+            }
         }
         if changed.is_ok() && !plan.cwd.is_null() {
             changed = call(libc::SYS_chdir, [plan.cwd as usize, 0, 0, 0, 0, 0]);

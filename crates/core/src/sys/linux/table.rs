@@ -203,10 +203,8 @@ pub enum LiveMembers {
 
 /// Asks the table. The number is the caller's to hold.
 pub fn live_members(group: Pid) -> LiveMembers {
-    // Whoever may not see process 1 may not see others, either (proc(5), hidepid).
-    let complete = is_ours() && fs::read("/proc/1/stat").is_ok();
     let Ok(entries) = fs::read_dir("/proc") else { return LiveMembers::Unreadable };
-    if !complete {
+    if !is_ours() || hides_others() {
         return LiveMembers::Unreadable;
     }
     let mut looked_up_to = last_number();
@@ -233,6 +231,34 @@ pub fn live_members(group: Pid) -> LiveMembers {
         looked_up_to = Some(last);
     }
     LiveMembers::These(members)
+}
+
+/// Whether /proc may keep the processes of other users from us (proc(5), hidepid).
+fn hides_others() -> bool {
+    // Whoever may not see process 1, surely; but that may be our own user's.
+    if fs::read("/proc/1/stat").is_err() {
+        return true;
+    }
+    if may_see_all() {
+        return false;
+    }
+    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return true };
+    let options = |line: &str| line.split(" - ").nth(1)?.split(' ').nth(2).map(str::to_owned);
+    // The last one is on top.
+    let of_proc = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some("/proc"));
+    let Some(options) = of_proc.and_then(options) else { return true };
+    options
+        .split(',')
+        .any(|option| option.strip_prefix("hidepid=").is_some_and(|value| !matches!(value, "0" | "off")))
+}
+
+/// CAP_SYS_PTRACE, without which a container's root is hidden from, too.
+fn may_see_all() -> bool {
+    const CAP_SYS_PTRACE: u32 = 19;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    effective.is_some_and(|set| set >> CAP_SYS_PTRACE & 1 == 1)
 }
 
 /// None: the table does not say.

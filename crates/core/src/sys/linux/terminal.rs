@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -30,7 +31,8 @@ impl Terminal {
 
     /// Whether our group is the one in the foreground.
     pub fn is_ours(&self) -> bool {
-        rustix::termios::tcgetpgrp(&self.fd).is_ok_and(|group| group == rustix::process::getpgrp())
+        let foreground = rustix::termios::tcgetpgrp(&self.fd).map(|group| group.as_raw_nonzero().get());
+        foreground.is_ok_and(|group| own_group().map(Pid::raw) == Some(group))
     }
 
     /// Puts the modes back (SIGTTOU is blocked and ignored, so this also works from the background).
@@ -39,9 +41,15 @@ impl Terminal {
     }
 }
 
-/// Our own process group.
+/// Our own process group; None where it is outside of our pid namespace.
 pub fn own_group() -> Option<Pid> {
-    Pid::new(rustix::process::getpgrp().as_raw_nonzero().get())
+    // SAFETY: cannot fail, and no memory is involved.
+    Pid::new(unsafe { libc::getpgrp() })
+}
+
+/// Whether we lead a group of our own, and so are in no other.
+pub fn leads_own_group() -> bool {
+    own_group().is_some() && own_group() == Pid::own()
 }
 
 /// Whether a signal is ignored.
@@ -117,19 +125,26 @@ pub fn let_go_of_stderr() {
     null(2..=2);
 }
 
-/// Writes all of it to standard output, whatever mode that is in. A reader that is gone is the command's business.
-pub fn write_out(mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        match rustix::io::write(rustix::stdio::stdout(), bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(rustix::io::Errno::INTR) => (),
-            Err(rustix::io::Errno::AGAIN) => {
-                let mut writable = [PollFd::from_borrowed_fd(rustix::stdio::stdout(), PollFlags::OUT)];
-                let _ = rustix::event::poll(&mut writable, None);
+/// Writes all of it to standard output, whatever mode that is in, unless its reader does not read for so long.
+pub fn write_out(bytes: &[u8], patience: Duration) {
+    // A pipe that takes something takes as much (pipe(7), PIPE_BUF), so that even a blocking one does not block.
+    for mut part in bytes.chunks(libc::PIPE_BUF) {
+        while !part.is_empty() && await_writable(rustix::stdio::stdout(), patience) {
+            match rustix::io::write(rustix::stdio::stdout(), part) {
+                Ok(count) => part = &part[count..],
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => (),
+                Err(_) => return,
             }
-            Err(_) => return,
         }
     }
+}
+
+/// Whether it takes something, or is broken, within this time.
+pub fn await_writable(fd: BorrowedFd<'_>, patience: Duration) -> bool {
+    let timeout = rustix::event::Timespec::try_from(patience).ok();
+    let mut source = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    let ready = rustix::io::retry_on_intr(|| rustix::event::poll(&mut source, timeout.as_ref()));
+    ready != Ok(0)
 }
 
 /// Stops this process, as a shell expects of a job.
