@@ -69,7 +69,10 @@ export interface Session {
   readonly stderr: Readable
   /** As the Engine did; a signal is passed on. Both null: its keeper was lost. Never rejects. */
   readonly exited: Promise<{ exitCode: number | null; signal: NodeJS.Signals | null }>
-  /** What was ended, and how that was shown. Never rejects. */
+  /**
+   * What was ended, and how that was shown. Never rejects. What a starter has ended itself is not among `leftovers`; its
+   * own processes can be.
+   */
   readonly ended: Promise<EndReport>
   /**
    * Ends everything: `signal` to the Engine and all it started, once each, and SIGKILL after `grace`. Idempotent, valid in

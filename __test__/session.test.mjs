@@ -306,6 +306,14 @@ test('by request: an Engine that does not acknowledge is ended, and the start is
   t.deepEqual(running(), [])
 })
 
+test('by request: what comes on stderr before the acknowledgement holds nobody up, and is not lost', async (t) => {
+  const script = `head -c 300000 /dev/zero >&2; echo '${ACK.trim()}'; echo out; echo last >&2`
+  const session = await start(t, 'sh', ['-c', script], { ...asked, ackTimeout: 10_000 })
+  t.true(session.contained)
+  const [out, err] = await Promise.all([textOf(session.stdout), textOf(session.stderr)])
+  t.deepEqual([out, err.length, err.slice(-6)], ['out\n', 300_005, '\0last\n'])
+})
+
 test('the refusal says what the Engine had to say', async (t) => {
   const error = await t.throwsAsync(start(t, 'sh', ['-c', 'echo no such module >&2; exit 1'], asked))
   t.true(error.message.endsWith('It wrote: no such module'), error.message)
@@ -318,6 +326,10 @@ test('C60 a start that fails rejects with what spawn() says', async (t) => {
   for (const options of [{}, asked]) {
     const error = await t.throwsAsync(start(t, 'true', [], { ...options, cwd: at }), { code: 'ENOENT' })
     t.deepEqual([error.step, error.path, error.ran], ['cwd', at, false])
+    // Of the program, and not of what starts it.
+    t.regex(error.message, /^spawn true ENOENT/)
+    const long = await t.throwsAsync(start(t, 'true', ['x'.repeat(200 << 10)], options), { code: 'E2BIG' })
+    t.regex(long.message, /^spawn true E2BIG.*args\[0\] with 204800 bytes/)
   }
   const error = await t.throwsAsync(start(t, 'no-such-program-x', [], asked), { code: 'ENOENT' })
   t.deepEqual([error.step, error.ran], ['program', false])

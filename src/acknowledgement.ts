@@ -75,8 +75,41 @@ export class Acknowledgement {
   }
 }
 
+/** Holds a stream back, but not its writer: what comes is kept, and put back. */
+export class HeldBack {
+  private readonly chunks: Buffer[] = []
+
+  constructor(private readonly stream: Readable) {
+    stream.on('readable', this.take)
+  }
+
+  /** What has come. */
+  get text(): string {
+    return String(Buffer.concat(this.chunks))
+  }
+
+  /** Whoever reads it from here on has all of it. */
+  putBack(): void {
+    this.stream.on('readable', hold)
+    this.stream.off('readable', this.take)
+    if (this.chunks.length > 0 && !this.stream.readableEnded) this.stream.unshift(Buffer.concat(this.chunks))
+  }
+
+  /** The stream may flow. */
+  release(): void {
+    letFlow(this.stream, hold)
+  }
+
+  /** By its length: read() alone would end the stream. */
+  private readonly take = (): void => {
+    while (this.stream.readableLength > 0) this.chunks.push(this.stream.read(this.stream.readableLength))
+  }
+}
+
+function hold(): void {}
+
 /** Takes away the listener that held the stream back. */
-export function letFlow(stream: Readable, holdsBack: () => void): void {
+function letFlow(stream: Readable, holdsBack: () => void): void {
   stream.off('readable', holdsBack)
   // Of two listeners only the first makes the stream tell what is there already.
   if (stream.listenerCount('readable') > 0 && !stream.readableEnded) stream.emit('readable')

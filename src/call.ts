@@ -9,7 +9,7 @@ import { AsyncResource } from 'node:async_hooks'
 import { threadId } from 'node:worker_threads'
 import type { EndReport, RunningCall } from '../index'
 import { unwatchSignal, watchSignal } from './abort'
-import { type Command, milliseconds, oneOf, signalName, signalOption } from './command'
+import { type Command, milliseconds, oneOf, optionsOf, signalName, signalOption } from './command'
 import { debug } from './debug'
 import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError } from './errors'
 import { debugUncontained } from './messages'
@@ -81,6 +81,11 @@ export abstract class Call extends AsyncResource implements Watcher {
     return this
   }
 
+  /** What errors and running() speak of. */
+  get named(): Command {
+    return this.command.named ?? this.command
+  }
+
   get begun(): boolean {
     return this.phase !== 'starting'
   }
@@ -97,11 +102,11 @@ export abstract class Call extends AsyncResource implements Watcher {
     try {
       const helper = open()
       // Without a helper the addon can still run it uncontained, and says so in its report.
-      if (helper.problem !== '' && !command.bestEffort) return noHelper(command, helper.problem)
+      if (helper.problem !== '' && !command.bestEffort) return noHelper(this.named, helper.problem)
       this.startWith(helper.path)
       return undefined
     } catch (error) {
-      return noHelper(command, (error as Error).message)
+      return noHelper(this.named, (error as Error).message)
     }
   }
 
@@ -163,10 +168,10 @@ export abstract class Call extends AsyncResource implements Watcher {
         for (const pipe of this.pipes) pipe?.begin()
         break
       case 'failed':
-        this.fail(startError(this.command, event))
+        this.fail(startError(this.named, event))
         break
       case 'refused':
-        this.fail(refusedError(this.command, event))
+        this.fail(refusedError(this.named, event))
         break
       case 'exited':
         this.phase = 'exited'
@@ -300,7 +305,7 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   /** @throws TypeError or RangeError for wrong options */
-  end(options: EndOptions = {}): Promise<EndReport> {
+  end(options?: EndOptions): Promise<EndReport> {
     const { signal, grace } = endNumbers(options)
     // The ladder is climbed once; a later call with options of its own may shorten it.
     if (this.isLive() && (this.endedBy === undefined || signal !== OWN || grace !== OWN)) {
@@ -350,11 +355,9 @@ export abstract class Call extends AsyncResource implements Watcher {
 }
 
 /** @throws TypeError or RangeError for wrong options */
-export function endNumbers(options: EndOptions): { signal: number; grace: number } {
-  return {
-    signal: signalOption('signal', options.signal) ?? OWN,
-    grace: milliseconds('grace', options.grace, OWN),
-  }
+export function endNumbers(options: unknown): { signal: number; grace: number } {
+  const { signal, grace } = optionsOf(options)
+  return { signal: signalOption('signal', signal) ?? OWN, grace: milliseconds('grace', grace, OWN) }
 }
 
 function usageOf({ userTime, systemTime, maxRss }: Usage): Usage {
@@ -395,7 +398,7 @@ export function viewOf(call: Call): RunningCall {
     get pid() {
       return call.pid ?? Number.NaN
     },
-    file: call.command.file,
+    file: call.named.file,
     startedAt: call.startedAt,
     end: (options) => call.end(options),
     release: () => call.release(),

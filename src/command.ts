@@ -27,6 +27,8 @@ export interface Command {
   readonly gid: number
   readonly bestEffort: boolean
   readonly signal: AbortSignal | undefined
+  /** What errors and running() speak of, where that is not what is started. */
+  readonly named?: Command
 }
 
 type Values = { readonly [option: string]: unknown }

@@ -193,6 +193,7 @@ export const guardWithoutHelper = (pid: number, tried: string, errno = UNKNOWN) 
     errno: -errno,
     step: 'helper',
     ran: true,
+    notice: notices.helper,
   })
 
 /** An Engine whose starter said nothing may not have run. */

@@ -104,7 +104,16 @@ function helperFor(pid: number): string {
   } catch (error) {
     problem = (error as Error).message
   }
+  tellUnguarded(pid)
   throw guardWithoutHelper(pid, problem)
+}
+
+let hasTold = false
+
+/** Once: a host that goes on without is not to be filled with this. */
+function tellUnguarded(pid: number): void {
+  if (!hasTold) debug(messages.debugUnguarded(pid))
+  hasTold = true
 }
 
 function refusal(pid: number, { problem, errno }: GuardStart): HoldfastError {
@@ -255,7 +264,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
     return this.settled
   }
 
-  private end(options: EndOptions = {}): Promise<EndReport> {
+  private end(options?: EndOptions): Promise<EndReport> {
     const { signal, grace } = endNumbers(options)
     this.begin('end', signal, grace)
     return this.ended

@@ -96,6 +96,7 @@ export const GUARD_LOST = {
 } as const
 
 // ---- NODE_DEBUG=holdfast
+export const debugUnguarded = (pid: number) => `child ${pid} is not guarded, since no holdfast helper could be started`
 export const debugUncontained = (file: string) =>
   `${file} ran without containment (said once; every report says it with a notice)`
 export const debugGuardReady = (group: number, held: string) => `the guard of group ${group} is ready, by ${held}`
@@ -119,7 +120,9 @@ export const notReplaced = (path: string, code: string) => `${path} could not be
 // ---- session
 /** @param said what was written to stderr, of which the end tells most */
 export const notContained = (program: string, hasStarter: boolean, said: string) => {
-  const wrote = said.trim() === '' ? '' : `. It wrote: ${said.trim().slice(-LONGEST_SAID)}`
+  // Of a binary program it is not text.
+  const text = said.replace(/[^\P{Cc}\n\t]/gu, '?').trim()
+  const wrote = text === '' ? '' : `. It wrote: ${text.slice(-LONGEST_SAID)}`
   return hasStarter
     ? `the starter of ${shown(program)} did not acknowledge, and was ended${wrote}`
     : `${shown(program)} did not acknowledge the request for containment, and was ended; start it by way of the starter (via: 'starter'), or do without the acknowledgement (required: false)${wrote}`

@@ -32,7 +32,8 @@ export function answer(): void {
 function commandLine(): string[] {
   if (!isMainThread) throw new Error(NOT_ANSWERED.worker)
   // Set later on (`node --env-file`), the variable would be set again, and answered again, for ever.
-  if (!wordsOf('/proc/self/environ').includes(`${VARIABLE}=1`)) throw new Error(NOT_ANSWERED.notAsked)
+  const environment = readFileSync('/proc/self/environ', 'latin1').split('\0')
+  if (!environment.includes(`${VARIABLE}=1`)) throw new Error(NOT_ANSWERED.notAsked)
   const words = wordsOf('/proc/self/cmdline').slice(1)
   const [, script, ...args] = process.argv
   if (!fits(words, script, args)) throw new Error(NOT_ANSWERED.otherCommandLine)

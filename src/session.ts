@@ -11,7 +11,7 @@ import type { Readable, Writable } from 'node:stream'
 import { setImmediate } from 'node:timers'
 import type { EndReport } from '../index'
 import type * as api from '../session'
-import { Acknowledgement, letFlow } from './acknowledgement'
+import { Acknowledgement, HeldBack } from './acknowledgement'
 import type { EndOptions } from './call'
 import { type Command, commandOf, milliseconds, oneOf, placesOf, splitArguments, text } from './command'
 import { ContainedProcess, callOf } from './contained-process'
@@ -74,6 +74,7 @@ function started(program: Command, variable: string): Command {
   const options = ['--ack', '--grace', `${DAY}`]
   return {
     ...program,
+    named: program,
     file: open().path,
     argv: ['holdfast-helper', '__session-starter', ...options, '--', ...program.argv],
     env: withVariable(program.env, variable, undefined),
@@ -106,6 +107,8 @@ class ContainedSession implements api.Session {
   readonly exited: api.Session['exited']
   private readonly child: ContainedProcess
   private readonly acknowledgement: Acknowledgement
+  /** To stderr. */
+  private readonly said: HeldBack
   /** The program was executed, or never will be. */
   private readonly begun: Promise<void>
   private error: HoldfastError | undefined
@@ -126,7 +129,7 @@ class ContainedSession implements api.Session {
       child.once('exit', (exitCode: number | null, signal: NodeJS.Signals | null) => resolve({ exitCode, signal }))
     })
     this.acknowledgement = new Acknowledgement(this.stdout, plan.ack, plan.ackTimeout)
-    this.stderr.on('readable', holdBack)
+    this.said = new HeldBack(this.stderr)
     if (plan.hasStarter) callOf(child).hasStarter()
   }
 
@@ -136,6 +139,7 @@ class ContainedSession implements api.Session {
     if (this.error === undefined) this.contained = await this.acknowledge()
     else await this.fail(this.error)
     if (this.contained) callOf(this.child).hasStarter()
+    this.said.putBack()
     // By then, whoever awaits the start listens.
     setImmediate(flow, this)
   }
@@ -147,8 +151,7 @@ class ContainedSession implements api.Session {
     if (came || !required) return came
     void this.child.end({ grace: 0 })
     await this.ended
-    const said = String(this.stderr.read() ?? '')
-    throw notContainedError(program, hasStarter, said)
+    throw notContainedError(program, hasStarter, this.said.text)
   }
 
   private async fail(error: HoldfastError): Promise<never> {
@@ -159,7 +162,7 @@ class ContainedSession implements api.Session {
   /** Called by flow() alone. */
   flow(): void {
     this.acknowledgement.release()
-    letFlow(this.stderr, holdBack)
+    this.said.release()
   }
 
   // ---- what can be asked of it
@@ -185,9 +188,6 @@ class ContainedSession implements api.Session {
     await this.end()
   }
 }
-
-/** A listener for `readable`, so that nothing flows. */
-function holdBack(): void {}
 
 function flow(session: ContainedSession): void {
   session.flow()
