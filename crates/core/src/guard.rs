@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use holdfast_wire::{MAX_NAMED, Reason};
 use rustix::event::{PollFd, PollFlags};
 
+use crate::arguments::{number_after, number_from};
 use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, await_one, hold_each};
 use crate::keeper::BUDGET;
 use crate::runner::say;
@@ -60,12 +61,7 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
     let (mut group, mut by_pidfd, mut sweep, mut grace) = (None, false, false, Duration::ZERO);
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
-        let mut number = |least: i32| {
-            let shown = rest.next().map_or_else(String::new, |value| value.to_string_lossy().into_owned());
-            number_from(least, &shown).ok_or_else(|| {
-                format!("'{}' needs a number from {least} on, not '{shown}'", arg.to_string_lossy())
-            })
-        };
+        let mut number = |least| number_after(arg, &mut rest, least);
         match arg.to_str() {
             Some("--group") => group = Pid::new(number(2)?),
             Some("--by-pidfd") => by_pidfd = true,
@@ -76,12 +72,6 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
     }
     let group = group.ok_or("'--group' is missing")?;
     Ok(Options { group, by_pidfd, sweep, grace })
-}
-
-/// Digits and nothing else.
-pub fn number_from(least: i32, text: &str) -> Option<i32> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|&number: &i32| digits && number >= least)
 }
 
 /// What a host starts a guard with.

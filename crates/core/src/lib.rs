@@ -4,6 +4,7 @@
 //! processes is ended); [`spawn_helper`] is the keepers' parent, [`host`] what the addon embeds. Everything unsafe
 //! is below [`sys`].
 
+pub mod arguments;
 pub mod brood;
 pub mod classes;
 pub mod commitment;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use holdfast_wire::Background;
 
-use crate::guard::number_from;
+use crate::arguments::number_after;
 use crate::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
 use crate::stops::stop;
 use crate::sys::{self, Parent};
@@ -44,12 +44,7 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
     let mut rest = args.iter();
     loop {
         let Some(arg) = rest.next() else { return Err("'--' is missing".to_owned()) };
-        let mut number = |least: i32| {
-            let shown = rest.next().map_or_else(String::new, |value| value.to_string_lossy().into_owned());
-            number_from(least, &shown).ok_or_else(|| {
-                format!("'{}' needs a number from {least} on, not '{shown}'", arg.to_string_lossy())
-            })
-        };
+        let mut number = |least| number_after(arg, &mut rest, least);
         match arg.to_str() {
             Some("--ack") => options.ack = true,
             Some("--watch-parent") => options.watch_parent = true,

@@ -28,18 +28,22 @@ fn ignore(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-fn change_mask(how: i32, fill: unsafe extern "C" fn(*mut libc::sigset_t) -> i32) {
-    let mut set = MaybeUninit::uninit();
-    // SAFETY: `fill` is sigemptyset or sigfillset, which write the whole set.
-    unsafe { fill(set.as_mut_ptr()) };
-    // SAFETY: the set was written, the old mask is not asked for.
-    unsafe { libc::pthread_sigmask(how, set.as_ptr(), ptr::null_mut()) };
+/// Blocks every signal for this thread; returns what was blocked before. Helper and keepers run like this (SIGCHLD arrives
+/// through a descriptor), and the host's reactor, so that no handler of the host runs on its stack.
+pub fn block_all_signals() -> libc::sigset_t {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::zeroed());
+    // SAFETY: writes the whole set.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: reads the set just written, writes the other one.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) };
+    // SAFETY: zeroed, which is the empty set, and then written by the call.
+    unsafe { before.assume_init() }
 }
 
-/// Blocks every signal for this thread. Helper and keepers run like this (SIGCHLD arrives through a descriptor), and
-/// the host's reactor, so that no handler of the host runs on its stack.
-pub fn block_all_signals() {
-    change_mask(libc::SIG_BLOCK, libc::sigfillset);
+/// Blocks these for this thread, and no others.
+pub(super) fn set_signal_mask(mask: &libc::sigset_t) {
+    // SAFETY: a valid set; the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
 /// Takes on the state that every mode needs, whatever was inherited: dispositions (an ignored SIGCHLD would

@@ -12,7 +12,6 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
@@ -22,7 +21,7 @@ use rustix::pipe::PipeFlags;
 
 use crate::commitment::Commitment;
 
-use super::mode::IGNORED;
+use super::mode::{IGNORED, block_all_signals, set_signal_mask};
 use super::process::Pid;
 use super::raw::{self, syscall};
 
@@ -246,7 +245,7 @@ pub fn fork_gated(plan: &mut Box<Plan>) -> io::Result<Started> {
     plan.status = write_end.as_raw_fd();
     let argument = ptr::from_mut::<Plan>(plan).cast();
     // No handler of this process is to run in the new one, which shares its pipes.
-    let mask = block_signals();
+    let mask = block_all_signals();
     // fork(2) without the C library, which would run what the host has asked for at a fork. Other threads may hold any
     // lock, so the new process goes nowhere but to `enter`, which makes system calls and nothing else.
     let forked = call(libc::SYS_clone, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]);
@@ -254,25 +253,9 @@ pub fn fork_gated(plan: &mut Box<Plan>) -> io::Result<Started> {
         enter(argument);
         exit();
     }
-    restore_signals(&mask);
+    set_signal_mask(&mask);
     let pid = forked.map_err(io::Error::from_raw_os_error)?;
     Pid::new(pid as i32).map(|pid| Started { pid, status }).ok_or_else(|| io::ErrorKind::Other.into())
-}
-
-/// Blocks every signal for this thread; returns what was blocked before.
-fn block_signals() -> libc::sigset_t {
-    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::zeroed());
-    // SAFETY: writes the whole set.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: reads the set just written, writes the other one.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) };
-    // SAFETY: zeroed, which is the empty set, and then written by the call.
-    unsafe { before.assume_init() }
-}
-
-fn restore_signals(mask: &libc::sigset_t) {
-    // SAFETY: a set that was given by the same call.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
 /// The new process begins here, on its own stack.
