@@ -1,11 +1,24 @@
 // The starter by its command line alone: what an SDK that knows nothing of holdfast has of it.
 import { spawnSync } from 'node:child_process'
-import { chmodSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test from 'ava'
 import { killStarted, mark, marks } from './support/command-line.mjs'
-import { comm, descriptors, gone, isAlive, marked, noneMarked, stat, until } from './support/facts.mjs'
+import { childrenOf, comm, descriptors, gone, isAlive, marked, noneMarked, stat, until } from './support/facts.mjs'
 import { fixture } from './support/fixtures.mjs'
 import { ACK, belowStarter, HELPER, sdk, starter, starterToEnd, VARIABLE } from './support/session.mjs'
 
@@ -138,6 +151,37 @@ for (const [script, status] of [
     await started.closed
   })
 }
+
+test("C20 another signal that is pending for the starter is not taken for the Engine's end", async (t) => {
+  const started = starter(['--', 'sh', '-c', 'echo ready; read x; kill -KILL $$'])
+  await started.shows('ready')
+  started.child.kill('SIGUSR1')
+  started.child.stdin.end('\n')
+  t.deepEqual(await started.exited, { code: null, signal: 'SIGKILL' })
+  t.deepEqual(marked(started.mark), [])
+})
+
+test('in a directory that its user may not search the Engine runs, as it does without the starter', async (t) => {
+  if (process.getuid() !== 0) {
+    t.log('skipped: another user needs root')
+    t.pass()
+    return
+  }
+  const open = mkdtempSync(join(tmpdir(), 'holdfast-starter-open-'))
+  t.teardown(() => rmSync(open, { recursive: true }))
+  chmodSync(open, 0o755)
+  const locked = join(open, 'locked')
+  mkdirSync(locked, 0o700)
+  const copy = join(open, 'holdfast-helper')
+  copyFileSync(HELPER, copy)
+  chmodSync(copy, 0o755)
+  const options = { command: [copy, '__session-starter'], cwd: locked, uid: 65534, gid: 65534 }
+  const { code, out, err } = await starterToEnd(
+    ['--ack', '--', 'sh', '-c', 'echo ran; ls . && exit 1; exit 5'],
+    options,
+  )
+  t.deepEqual([code, out], [5, `${ACK}ran\n`], err)
+})
 
 test('children that it had before it became the starter are left alone', async (t) => {
   const script = `sleep 60 </dev/null >/dev/null 2>&1 & echo $!; exec "$0" __session-starter --ack -- sh -c 'sleep 60 & exit 3'`
@@ -291,6 +335,83 @@ test('C56 a keeper that is stopped goes on; so does one that is sent signals', a
   started.child.kill('SIGTERM')
   t.deepEqual(await started.exited, { code: null, signal: 'SIGKILL' })
   t.deepEqual(marked(started.mark), [])
+})
+
+// ---- the acknowledgement cannot be written
+/** The writing end of a pipe that is full and stays so until the end of the test. */
+function fullPipe(t, name) {
+  const path = join(folder, name)
+  t.is(spawnSync('mkfifo', [path]).status, 0)
+  const both = openSync(path, constants.O_RDWR | constants.O_NONBLOCK)
+  const end = openSync(path, constants.O_WRONLY)
+  t.teardown(() => [both, end].forEach(closeSync))
+  for (const size of [4096, 1]) {
+    t.throws(
+      () => {
+        for (;;) writeSync(both, 'x'.repeat(size))
+      },
+      { code: 'EAGAIN' },
+    )
+  }
+  return end
+}
+
+for (const [what, act, expected] of [
+  ['SIGTERM', ({ child }) => child.kill('SIGTERM'), { code: null, signal: 'SIGTERM' }],
+  ['the end of the control descriptor', ({ child }) => child.stdio[3].destroy(), { code: 70, signal: null }],
+  ['the end of its keeper', (_, keeper) => process.kill(keeper, 'SIGKILL'), { code: 70, signal: null }],
+]) {
+  test(`a full stdout at the acknowledgement: ${what} is its end, and nothing is run`, async (t) => {
+    const trace = join(folder, `trace ${what}`)
+    const args = ['--ack', '--control-fd', '3', '--', 'touch', trace]
+    const stdio = ['ignore', fullPipe(t, `full ${what}`), 'pipe', 'pipe']
+    const started = starter(args, { stdio })
+    const [keeper] = await until(() => {
+      const found = childrenOf(started.child.pid)
+      return found.length > 0 && found
+    }, 'a keeper')
+    act(started, keeper)
+    t.deepEqual(await started.exited, expected, started.err())
+    t.false(existsSync(trace))
+    await noneMarked(started.mark)
+  })
+}
+
+// ---- what it had before
+test('orphans of children from before are reaped; when the keeper is lost they live on, and no more is said than is true', async (t) => {
+  const list = join(folder, 'orphans')
+  // It leaves orphans once the starter is there for them: twenty that end, and one that does not.
+  const before = `read x <&3
+    for i in $(seq 20); do (sh -c 'echo $$ >>"$0"; exec sleep 0' "$0" &); done
+    (sleep 60 &); exec sleep 60`
+  const script = `sh -c "$1" "$2" >/dev/null 2>&1 & exec "$0" __session-starter --ack -- sh -c 'echo ready; sleep 60; true' 3<&-`
+  // It would let go of a pipe.
+  const errors = join(folder, 'errors')
+  const file = openSync(errors, 'w')
+  const started = starter(['-c', script, HELPER, before, list], {
+    command: ['sh'],
+    stdio: ['ignore', 'pipe', file, 'pipe'],
+  })
+  closeSync(file)
+  await started.shows('ready')
+  const { keeper, engine } = await belowStarter(started.child.pid)
+  started.child.stdio[3].write('\n')
+  const ended = () => readSafely(list).trim().split('\n').map(Number)
+  await until(() => ended().length === 20, 'all orphans')
+  await until(() => ended().every((pid) => stat(pid) === undefined), 'that all of them are reaped')
+  // The one from before, and its orphan that lives.
+  const ours = () => childrenOf(started.child.pid).filter((pid) => comm(pid) === 'sleep')
+  await until(() => ours().length === 2, 'the two that live')
+  const live = ours()
+  process.kill(keeper, 'SIGKILL')
+  t.deepEqual(await started.exited, { code: 70, signal: null })
+  t.deepEqual(live.map(isAlive), [true, true])
+  t.false(isAlive(engine))
+  for (const pid of live) process.kill(pid, 'SIGKILL')
+  await started.closed
+  t.regex(readFileSync(errors, 'utf8'), /^holdfast: the keeper was lost; .*\n$/)
+  t.notRegex(readFileSync(errors, 'utf8'), /everything that the command started was ended/)
+  await noneMarked(started.mark)
 })
 
 // ---- an SDK in another language

@@ -129,7 +129,7 @@ fn open_behind_guard(
     }
     stop("gate-grouped");
     let (guard, control) =
-        start_guard(options, pid, handle, Standing::Group(pid)).map_err(NotRun::NoGuard)?;
+        start_guard(options, pid, handle, Standing::Group(pid), false).map_err(NotRun::NoGuard)?;
     stop("gate-guarded");
     let ready = await_ready(&control);
     stop("gate-ready");

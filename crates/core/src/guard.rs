@@ -38,7 +38,7 @@ const USAGE: u8 = 64;
 /// The group is not held, or that cannot be shown. Nothing was signalled.
 const REFUSED: u8 = 70;
 
-const FORM: &str = "__group-guard --group <pgid> [--by-pidfd] [--sweep] [--grace <ms>]";
+const FORM: &str = "__group-guard --group <pgid> [--by-pidfd] [--again] [--sweep] [--grace <ms>]";
 
 /// Where the host puts the leader's descriptor.
 const LEADER: i32 = 3;
@@ -51,6 +51,8 @@ struct Options {
     group: Pid,
     /// Descriptor 3 is the leader's.
     by_pidfd: bool,
+    /// In the place of a guard that died: the number was shown to be the leader's, who may have been reaped since.
+    again: bool,
     /// What is left when the leader exits is ended.
     sweep: bool,
     /// From SIGTERM to SIGKILL at the host's death; zero: SIGKILL at once.
@@ -58,20 +60,22 @@ struct Options {
 }
 
 fn parse(args: &[OsString]) -> Result<Options, String> {
-    let (mut group, mut by_pidfd, mut sweep, mut grace) = (None, false, false, Duration::ZERO);
+    let (mut group, mut by_pidfd, mut again, mut sweep) = (None, false, false, false);
+    let mut grace = Duration::ZERO;
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let mut number = |least| number_after(arg, &mut rest, least);
         match arg.to_str() {
             Some("--group") => group = Pid::new(number(2)?),
             Some("--by-pidfd") => by_pidfd = true,
+            Some("--again") => again = true,
             Some("--sweep") => sweep = true,
             Some("--grace") => grace = Duration::from_millis(number(0)?.unsigned_abs().into()),
             _ => return Err(format!("unknown option '{}'", arg.to_string_lossy())),
         }
     }
     let group = group.ok_or("'--group' is missing")?;
-    Ok(Options { group, by_pidfd, sweep, grace })
+    Ok(Options { group, by_pidfd, again, sweep, grace })
 }
 
 /// What a host starts a guard with.
@@ -86,18 +90,22 @@ pub struct GuardOptions<'a> {
 }
 
 /// By the host: starts a guard for the group of this leader. Returns the guard, a child of ours, and the host's end of
-/// what is said between the two.
+/// what is said between the two. `again`: in the place of one that died.
 pub fn start_guard(
     options: &GuardOptions<'_>,
     group: Pid,
     leader: &Handle,
     standing: Standing,
+    again: bool,
 ) -> io::Result<(Pid, OwnedFd)> {
     let (ours, theirs) = socket::pair()?;
     let (group, grace) = (group.raw().to_string(), options.grace.to_string());
     let mut args = vec!["__group-guard", "--group", &group, "--by-pidfd", "--grace", &grace];
     if options.sweep {
         args.push("--sweep");
+    }
+    if again {
+        args.push("--again");
     }
     let places = [(0, theirs.as_fd()), (1, theirs.as_fd()), (LEADER, leader.as_fd())];
     Ok((sys::start_helper(options.helper, &args, &places, standing)?, ours))
@@ -120,7 +128,7 @@ pub fn guard(args: &[OsString]) -> ExitCode {
     let leader = options.by_pidfd.then(|| sys::inherited(LEADER)).transpose();
     let parent = Parent::watch();
     let held = match leader {
-        Ok(leader) => take_hold(options.group, leader.map(Handle::from_descriptor)),
+        Ok(leader) => take_hold(options.group, leader.map(Handle::from_descriptor), options.again),
         Err(_) => Err("unheld"),
     };
     sys::let_go_of_stderr();
@@ -156,7 +164,11 @@ fn tell(line: &str) {
 
 /// Takes hold of the group by what there is, and shows that we are outside of it. With the leader's descriptor, if there
 /// is one.
-fn take_hold(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>), &'static str> {
+fn take_hold(
+    group: Pid,
+    leader: Option<Handle>,
+    again: bool,
+) -> Result<(Hold, Option<Handle>), &'static str> {
     if sys::own_group() == Some(group) {
         return pin(group, leader);
     }
@@ -167,15 +179,21 @@ fn take_hold(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>
     if !Handle::works() {
         return Err("unheld");
     }
-    let again = leader.try_clone().map_err(|_| "unheld")?;
+    let watched = leader.try_clone().map_err(|_| "unheld")?;
     // The number that we know the group by is the leader's, or was it before it was reaped.
-    if leader.number().is_some_and(|number| number != group) {
-        return Err("member");
+    match leader.number() {
+        Some(number) if number != group => return Err("member"),
+        // Nobody can show that the number was its own.
+        None if !again && !leader.is_unreaped() => {
+            let is_reaped = leader.signal(0).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH));
+            return Err(if is_reaped { "dead" } else { "unheld" });
+        }
+        _ => (),
     }
     if LedGroup::is_supported() {
         let led = LedGroup::new(group, leader);
         return match led.signal(0) {
-            Delivery::Sent | Delivery::Denied => Ok((Hold::Leader(led), Some(again))),
+            Delivery::Sent | Delivery::Denied => Ok((Hold::Leader(led), Some(watched))),
             Delivery::Nobody => Err("dead"),
             Delivery::Refused => Err("unheld"),
         };
@@ -191,7 +209,7 @@ fn take_hold(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>
     if hold.live() == Live::Unknown {
         return Err("table");
     }
-    Ok((hold, Some(again)))
+    Ok((hold, Some(watched)))
 }
 
 /// We were started as a member: join, check, pin, leave, check.
@@ -478,7 +496,8 @@ mod tests {
         assert!(options(&["--group", "7", "extra"]).is_err());
         let parsed = options(&["--group", "7", "--sweep", "--grace", "20"]).unwrap();
         let grace = Duration::from_millis(20);
-        assert_eq!(parsed, Options { group: Pid::new(7).unwrap(), by_pidfd: false, sweep: true, grace });
+        let group = Pid::new(7).unwrap();
+        assert_eq!(parsed, Options { group, by_pidfd: false, again: false, sweep: true, grace });
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Host {
     pub fn guard(&self, env: EnvId, pid: i32, options: &GuardOptions<'_>) -> Result<Guarded, Unguarded> {
         let pid = Pid::new(pid).ok_or(Unguarded::NotAChild)?;
         let leader = Arc::new(Leader::of(env, pid)?);
-        let (guard, pipe) = self.start_guard(env, &leader, options).map_err(Unguarded::Helper)?;
+        let (guard, pipe) = self.start_guard(env, &leader, options, false).map_err(Unguarded::Helper)?;
         let mut leaders = lock(&self.leaders);
         leaders.last += 1;
         let number = leaders.last;
@@ -108,7 +108,7 @@ impl Host {
         options: &GuardOptions<'_>,
     ) -> Result<Guarded, Unguarded> {
         let known = lock(&self.leaders).known.get(&leader).cloned().ok_or(Unguarded::NotAChild)?;
-        let (guard, pipe) = self.start_guard(env, &known, options).map_err(Unguarded::Helper)?;
+        let (guard, pipe) = self.start_guard(env, &known, options, true).map_err(Unguarded::Helper)?;
         Ok(Guarded { leader, group: known.group.raw(), pipe, guard })
     }
 
@@ -132,8 +132,14 @@ impl Host {
         lock(&self.leaders).known.retain(|_, leader| leader.env != env);
     }
 
-    fn start_guard(&self, env: EnvId, leader: &Leader, options: &GuardOptions<'_>) -> io::Result<(u32, u32)> {
-        let start = |standing| start_guard(options, leader.group, &leader.handle, standing);
+    fn start_guard(
+        &self,
+        env: EnvId,
+        leader: &Leader,
+        options: &GuardOptions<'_>,
+        again: bool,
+    ) -> io::Result<(u32, u32)> {
+        let start = |standing| start_guard(options, leader.group, &leader.handle, standing, again);
         // By a pin only while the number is the leader's.
         let (pid, control) = match leader.same_session && leader.handle.is_unreaped() {
             // It may have moved to a session of its own since.

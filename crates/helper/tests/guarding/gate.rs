@@ -49,10 +49,19 @@ impl Starter {
 
 /// `behind_guard <helper> <program>`, in the ground's folder and with its mark.
 pub fn behind_guard(ground: &Ground, helper: impl AsRef<Path>, program: &[&str]) -> Command {
+    behind_guard_with(&[], ground, helper, program)
+}
+
+fn behind_guard_with(
+    options: &[&str],
+    ground: &Ground,
+    helper: impl AsRef<Path>,
+    program: &[&str],
+) -> Command {
     let starter = Path::new(HELPER).with_file_name("examples/behind_guard");
     assert!(starter.exists(), "cargo test builds it, unless a test is named in front of `--`");
     let mut command = ground.of(&[starter]);
-    command.arg(helper.as_ref()).args(program).env("PATH", "/usr/bin:/bin");
+    command.args(options).arg(helper.as_ref()).args(program).env("PATH", "/usr/bin:/bin");
     command
 }
 
@@ -157,6 +166,68 @@ fn a_guard_that_says_nothing_is_none_after_a_while() {
     let helper = executable(&ground, "hangs", "#!/bin/sh\nexec sleep 60\n");
     let (code, said) = assert_nothing_runs(&ground, &mut behind_guard(&ground, helper, &PROGRAM));
     assert_eq!((code, said.as_str()), (Some(NO_GUARD), "no guard: timed out"));
+}
+
+/// Each one's new process has a copy of the other one's gate.
+#[test]
+fn two_threads_whose_guards_fail_do_not_wait_for_each_other() {
+    let ground = Ground::new();
+    let mut starter = Starter::spawn(&mut behind_guard_with(&["--twice"], &ground, "/bin/true", &PROGRAM));
+    let said = starter.said.rest();
+    let left: Vec<Watched> = ground.marked().into_iter().map(Watched::new).collect();
+    left.iter().for_each(Watched::kill);
+    let status = starter.reap();
+    assert_eq!(left.len(), 0, "{said:?}");
+    assert!(status.success(), "{status}: {said:?}");
+    assert!(said.iter().all(|line| line.starts_with("no guard: ")), "{said:?}");
+    assert_eq!(ground.ran(), "");
+}
+
+/// The gate and the pipe for its failure would get their numbers.
+#[test]
+fn without_input_and_output_of_its_own_the_starter_knows_what_runs() {
+    let ground = Ground::new();
+    let mut command = behind_guard_with(&["--closed"], &ground, HELPER, &["/no/such/program"]);
+    let (code, said) = assert_nothing_runs(&ground, &mut command);
+    assert_eq!(code, Some(NOT_STARTED), "{said}");
+    assert!(said.starts_with("not started: program: No such file or directory"), "{said}");
+
+    let program = ["sh", "-c", "echo ran >> ran; echo said; exit 7"];
+    let mut starter = Starter::spawn(&mut behind_guard_with(&["--closed"], &ground, HELPER, &program));
+    let said = starter.said.rest();
+    assert!(starter.reap().success());
+    assert!(said.iter().any(|line| line == "said"), "{said:?}");
+    assert!(said.iter().any(|line| line == "ended Some(Code(7)) Some(Code(0))"), "{said:?}");
+    assert_eq!(ground.ran(), "ran\n");
+}
+
+/// As one does that the host forks at that moment, and that executes nothing.
+#[test]
+fn whoever_else_holds_the_new_processs_pipes_does_not_hold_up_the_starter_for_long() {
+    let ground = Ground::new();
+    // In place of a fork: the guard opens them, and has them held by processes that are not of the group.
+    let hold = "for fd in /proc/$3/fd/*; do case ${fd##*/} in 0 | 1 | 2) continue ;; esac
+        case $(readlink $fd) in pipe:*) (setsid sh -c 'exec > \"$1\"; echo $$ >> \"$0\"; exec sleep 20' \
+            FOLDER/holders $fd </dev/null >/dev/null 2>&1 & ) ;; esac; done
+        until [ $(wc -l < FOLDER/holders) -ge 2 ]; do :; done";
+    let hold = hold.replace("FOLDER", &ground.folder.display().to_string());
+    let text = format!("#!/bin/sh\n: > {0}/holders\n{hold}\nexec {HELPER} \"$@\"\n", ground.folder.display());
+    let helper = executable(&ground, "holds", &text);
+    let mut starter = Starter::spawn(&mut behind_guard(&ground, helper, &PROGRAM));
+    // `next` does not wait for so long as they live.
+    let started = starter.said.next().unwrap();
+    let holders = fs::read_to_string(ground.folder.join("holders")).unwrap();
+    let holders: Vec<Watched> = numbers(&holders).into_iter().map(Watched::new).collect();
+    assert!(started.starts_with("started "), "{started}");
+    for holder in &holders {
+        let output = fs::read_link(format!("/proc/{}/fd/1", holder.pid)).unwrap();
+        assert!(output.to_string_lossy().starts_with("pipe:"), "{output:?}");
+        holder.kill();
+    }
+    starter.input = None;
+    starter.said.rest();
+    assert!(starter.reap().success());
+    assert_eq!(ground.ran(), "ran\n");
 }
 
 // ---- the starter dies

@@ -89,7 +89,7 @@ fn a_group_that_it_leads_is_refused() {
 fn a_descriptor_that_is_not_the_leaders_is_refused() {
     let ground = Ground::new();
     let leader = two(&ground);
-    let follower = ground.marked().into_iter().find(|&pid| pid != leader.pid()).unwrap();
+    let follower = children_of(leader.pid())[0];
     let another = two(&Ground::new());
     // Of a member that does not lead, under its number and under the group's; of another leader.
     assert_refuses(&mut outsider(pidfd_of(follower), follower, &["--sweep"]), "dead");
@@ -226,6 +226,72 @@ fn a_group_that_cannot_be_pinned_is_refused() {
     assert_eq!(ground.marked().len(), 2);
 }
 
+/// Nothing was said of the leader's end: it is not to be taken for gone.
+#[test]
+fn a_leader_that_cannot_be_opened_is_not_taken_for_gone() {
+    let few = ["prlimit", "--nofile=4:4"];
+    if !works(&[&few[..], &["true"]].concat()) {
+        return skip("needs prlimit");
+    }
+    let ground = Ground::new();
+    let leader = two(&ground);
+    assert_refuses(&mut member(&few, &leader, &["--sweep"]), "unheld");
+    assert_eq!(ground.marked().len(), 2);
+    assert!(leader.process.is_alive());
+}
+
+/// The descriptor names a group, of which the guard is a member, and the number another one, or none.
+#[test]
+fn a_reaped_leaders_descriptor_and_a_wrong_number_stop_nobody_else() {
+    let other_ground = Ground::new();
+    // One of its children has left it.
+    let other = Leader::start(&other_ground, "sleep 60 & setsid sleep 60 & wait", 3);
+    let bystanders = [&[other.pid()][..], &children_of(other.pid())].concat();
+    until("one has left", || {
+        bystanders.iter().any(|&pid| pid != other.pid() && stat(pid)[2] == pid.to_string())
+    });
+    let bystanders: Vec<Watched> = bystanders.into_iter().map(Watched::new).collect();
+    for number in [i32::MAX, other.pid()] {
+        let ground = Ground::new();
+        let mut leader = two(&ground);
+        let [last] = children_of(leader.pid())[..] else { panic!("one child") };
+        let last = Watched::new(last);
+        // It becomes the guard when the leader is reaped: as long as there was one, it could join.
+        let before = ["sh", "-c", "read -r line; exec \"$0\" \"$@\" 3<&2 2>/dev/null"];
+        let mut guard = guard_command(&before, number, &["--by-pidfd", "--sweep"]);
+        let mut guard = Guard::start(guard.process_group(leader.pid()).stderr(leader.pidfd()));
+        leader.process.kill();
+        leader.reap();
+        guard.say("go\n");
+        let held = guard.said.next().unwrap();
+        assert_eq!(held, "refused dead", "{number}");
+        assert!(last.is_alive());
+        assert_ne!(stat(last.pid)[0], "T");
+        last.kill();
+        // It has not stopped itself.
+        guard.process.assert_gone("the guard");
+        for bystander in &bystanders {
+            assert!(bystander.is_alive(), "{number}: {}", bystander.pid);
+            assert_ne!(stat(bystander.pid)[0], "T", "{number}");
+        }
+    }
+}
+
+/// As in a pid namespace whose first process was started into a group from outside.
+#[test]
+fn a_group_without_a_number_is_no_hindrance() {
+    let inside = ["unshare", "-p", "-f", "--kill-child", "sh", "-c", "\"$0\" \"$@\"; exit $?"];
+    let own = |words: &[&str]| command(&[&inside[..], words].concat()).output().unwrap();
+    if !works(&[&inside[..], &["true"]].concat()) {
+        return skip("no pid namespace can be made here");
+    }
+    let output = own(&[HELPER, "__session-starter", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let output = own(&[HELPER, "__group-guard", "--group", "77"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((output.status.code(), said.as_str()), (Some(REFUSED), "refused member\n"));
+}
+
 // ---- how it stands
 #[test]
 fn when_it_is_ready_it_is_outside_and_its_pin_inside() {
@@ -297,7 +363,7 @@ fn c56_signals_that_can_be_heard_do_nothing_to_it() {
 fn end_is_the_signal_once_to_everyone_and_names_what_was_left() {
     let ground = Ground::new();
     let leader = hearing(&ground);
-    let follower = ground.marked().into_iter().find(|&pid| pid != leader.pid()).unwrap();
+    let follower = children_of(leader.pid())[0];
     let mut guard = Guard::ready(&mut member(&[], &leader, &[]), "pin");
     guard.say("end 15 60000\n");
     let report = guard.report();
@@ -492,6 +558,33 @@ fn c05_what_is_left_at_the_leaders_exit_is_swept_only_if_that_was_asked_for() {
         last.kill();
         assert_eq!(guard.report().facts(), (Some(ENDED), "ended", "exit"), "{by}");
     }
+}
+
+/// None of it is a word.
+#[test]
+fn input_without_an_end_does_not_keep_it_from_the_leaders_exit() {
+    for junk in ["yes", "tr '\\0' x < /dev/zero"] {
+        let ground = Ground::new();
+        let mut leader = two(&ground);
+        let mut source = command(&["timeout", "30", "sh", "-c", junk]);
+        let mut source = source.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut reader = member(&[], &leader, &["--sweep"]);
+        let guard = Guard::ready(reader.stdin(source.stdout.take().unwrap()), "pin");
+        // It has the other end as well.
+        drop(reader);
+        until("it has read much of it", || has_read(guard.process.pid) > 4_000_000);
+        leader.process.kill();
+        leader.reap();
+        assert_eq!(guard.report().facts(), (Some(ENDED), "ended", "exit"), "{junk}");
+        assert_eq!(ground.marked(), []);
+        // Nobody reads any more.
+        source.wait().unwrap();
+    }
+}
+
+fn has_read(pid: i32) -> u64 {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
 /// Whatever the guard is about to look at or to wait for.

@@ -1,14 +1,15 @@
 //! Whom the guard ends, whom it cannot, and what it says where it cannot tell.
 
 use std::os::unix::process::CommandExt;
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::common::{Ground, Watched, children_of, stat, until};
+use crate::common::{Ground, HELPER, Watched, children_of, stat, until};
 use crate::namespace::is_inside;
 use crate::processes::{
-    AS_NOBODY, ENDED, Guard, LEADER_ON_3, Leader, REFUSED, Report, SURVIVORS, TWO, UNCONFIRMED,
+    AS_NOBODY, ENDED, Guard, LEADER_ON_3, Leader, REFUSED, Report, SURVIVORS, TWO, UNCONFIRMED, command,
     everybodys_helper, guard_command, is_root, member, outsider, skip, works,
 };
 
@@ -235,7 +236,7 @@ fn of_members_of_two_users_one_is_ended_and_the_other_a_survivor() {
     let before = [&AS_NOBODY[..], &["sh", "-c", &line]].concat();
     let script = format!("{} sleep 60 & exec sleep 60", AS_NOBODY.join(" "));
     let leader = Leader::start(&ground, &script, 2);
-    let follower = ground.marked().into_iter().find(|&pid| pid != leader.pid()).unwrap();
+    let follower = children_of(leader.pid())[0];
     let follower = Watched::new(follower);
     until("it is another user's", || is_nobodys(follower.pid));
     let mut guard = Guard::ready(&mut member(&before, &leader, &[]), "pin");
@@ -355,6 +356,47 @@ fn c50_a_process_table_that_hides_others_is_none() {
     for member in members {
         member.assert_gone("a member");
     }
+}
+
+/// That process 1 can be seen shows nothing where it is the guard's own user's.
+#[test]
+fn c50_a_process_table_that_hides_others_but_not_process_1_is_none() {
+    // Process 1 starts a member as root and becomes nobody, whom others of that user can see once it executes something.
+    let root = "
+my $nobody = shift;
+system('mount -t proc -o hidepid=2 proc /proc') == 0 or exit 98;
+POSIX::setsid();
+my $member = fork;
+exec 'sleep', '60' if !$member && POSIX::setpgid(0, 0);
+POSIX::setpgid($member, $member);
+$) = '65534 65534'; POSIX::setgid(65534); POSIX::setuid(65534);
+exec $^X, '-MPOSIX', '-e', $nobody, $member, @ARGV;
+";
+    // Its status is the guard's; 99 when the member does not live, 96 when all is as it should be without a guard.
+    let nobody = "
+my $member = shift;
+my $look = fork;
+exit(-e '/proc/1/stat' && !-e qq(/proc/$member/stat) ? 96 : 97) if !$look;
+waitpid $look, 0;
+exit($? >> 8) if !@ARGV;
+my $guard = fork;
+exec @ARGV, '__group-guard', '--group', $member if !$guard && POSIX::setpgid(0, $member);
+waitpid $guard, 0;
+my $status = $? >> 8;
+exit(waitpid($member, POSIX::WNOHANG()) == 0 ? $status : 99);
+";
+    let namespace = ["unshare", "-p", "-f", "-m", "--kill-child", "perl", "-MPOSIX", "-e", root, nobody];
+    if !is_root() || command(&namespace).status().ok().and_then(|status| status.code()) != Some(96) {
+        return skip("needs root, perl, and namespaces of its own with a process table that hides");
+    }
+    let ground = Ground::new();
+    assert!(works(&["cp", HELPER, ground.folder.to_str().unwrap()]));
+    let helper = ground.folder.join("holdfast-helper").display().to_string();
+    let mut guard = command(&[&namespace[..], &[&helper]].concat());
+    guard.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut guard = Guard::ready(&mut guard, "pin");
+    guard.say("end 9 0\n");
+    assert_eq!(guard.report().facts(), (Some(UNCONFIRMED), "unconfirmed", "end"));
 }
 
 /// Each member would have to be found in it. (As on a kernel that cannot signal a group by a pidfd.)
