@@ -21,13 +21,12 @@ import {
   until,
 } from './support/facts.mjs'
 import { fixture } from './support/fixtures.mjs'
-import { startHost } from './support/host.mjs'
+import { SESSION, startHost } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { bind } from './support/port.mjs'
 import { HELPER } from './support/session.mjs'
 
 const GRACE = 2000
-const SESSION = new URL('../dist/session.js', import.meta.url).pathname
 const environment = (mark) => ({ ...process.env, MARK: mark })
 
 test.after.always('nothing of this file is left', async (t) => {

@@ -22,7 +22,7 @@ import {
 } from './support/facts.mjs'
 import { compiled, fixture } from './support/fixtures.mjs'
 import { guardHost, orderedHost, ownGroup, users } from './support/guard.mjs'
-import { startHost } from './support/host.mjs'
+import { SESSION, startHost } from './support/host.mjs'
 import { FOREIGN, NO_NAMESPACE, STRANGERS } from './support/namespace.mjs'
 import { buildNative, loadNative } from './support/native.mjs'
 import { ACK, belowStarter, HELPER, starter, starterToEnd } from './support/session.mjs'
@@ -68,7 +68,6 @@ function enter(t, { rules, before }) {
   return { command: [process.execPath], start: `${before}\n${load}\n` }
 }
 
-const SESSION = new URL('../dist/session.js', import.meta.url).pathname
 const QUIET = { stdio: ['pipe', 'pipe', 'ignore'] }
 /** `first` comes before the sandbox: where no thread can be started, neither can a module be read. */
 function host(t, body, { command, first = '', start = '', env, options } = {}) {

@@ -10,14 +10,13 @@ import { containRequestedSession, startSession } from '../dist/session.js'
 import { within } from './support/command-line.mjs'
 import { childrenOf, comm, isAlive, marked, newMark, noneMarked, stat, until } from './support/facts.mjs'
 import { fixture } from './support/fixtures.mjs'
-import { startHost } from './support/host.mjs'
+import { SESSION, startHost } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { ACK, belowStarter, pacemaker, VARIABLE } from './support/session.mjs'
 import { folder, suite } from './support/suite.mjs'
 
 const { env, mark } = suite(test)
 const ENGINE = fixture('engine.py')
-const SESSION = new URL('../dist/session.js', import.meta.url).pathname
 const ENGINE_ENTRY = join(dirname(SESSION), 'engine.js')
 
 /** Whatever becomes of it, it is ended with its test. */

@@ -8,13 +8,12 @@ import { CLI, keeperOf } from './support/command-line.mjs'
 import { argsOf, newWord } from './support/facts.mjs'
 import { compiled, fixture } from './support/fixtures.mjs'
 import { orderedHost } from './support/guard.mjs'
-import { HOLDFAST } from './support/host.mjs'
+import { HOLDFAST, SESSION } from './support/host.mjs'
 import { FEW, FEW_NUMBERS, NAMESPACE, NO_FEW_NUMBERS, NO_NAMESPACE, STRANGERS } from './support/namespace.mjs'
 import { has, suite } from './support/suite.mjs'
 
 const { env } = suite(test)
 
-const SESSION = new URL('../dist/session.js', import.meta.url).pathname
 const START_SESSION = `const { startSession } = require(${JSON.stringify(SESSION)})`
 const OWN_GROUP = JSON.stringify(fixture('own-group.py'))
 

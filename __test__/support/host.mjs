@@ -9,6 +9,8 @@ import { fileURLToPath } from 'node:url'
 
 const CHECKOUT = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '')
 export const HOLDFAST = join(isOpen(CHECKOUT) ? CHECKOUT : openCopy(), 'dist/index.js')
+/** Of the same copy: two of them have a helper each. */
+export const SESSION = join(dirname(HOLDFAST), 'session.js')
 
 /** A host that drops to another user must still be able to read what it runs. */
 function isOpen(path) {
