@@ -33,5 +33,11 @@ export function folder(t) {
 
 /** For what must survive the end of everything else, and is ended by its number while that is known to be its own. */
 export function killMarked(pid, mark) {
-  if (isAlive(pid) && marked(mark).includes(pid)) process.kill(pid, 'SIGKILL')
+  if (!isAlive(pid) || !marked(mark).includes(pid)) return
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    // It has ended by itself since.
+    if (error.code !== 'ESRCH') throw error
+  }
 }

@@ -275,6 +275,7 @@ fn a_reaped_leaders_descriptor_and_a_wrong_number_stop_nobody_else() {
             assert_ne!(stat(bystander.pid)[0], "T", "{number}");
         }
     }
+    bystanders.iter().for_each(Watched::kill);
 }
 
 /// As in a pid namespace whose first process was started into a group from outside.
