@@ -1,7 +1,9 @@
-//! Keepers, broods and the spawn helper, and the host's side of them.
+//! Keepers, broods, guards, gates and the starter, the spawn helper, and the host's side of them.
 //!
 //! Start reading at [`keeper`] (one call, from its spec to the proof of its end) and [`brood`] (how a tree of
-//! processes is ended); [`spawn_helper`] is the keepers' parent, [`host`] what the addon embeds. Everything unsafe
+//! processes is ended); [`spawn_helper`] is the keepers' parent, [`host`] what the addon embeds. What others start is
+//! contained by [`guard`] (and [`group`], its end) and [`gate`]; [`runner`] is what `holdfast run` and the session
+//! [`starter`] have in common. Everything unsafe
 //! is below [`sys`].
 
 pub mod arguments;
