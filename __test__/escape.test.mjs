@@ -136,7 +136,8 @@ test('a command that enters the pid namespace of somebody else: what hangs on it
   const script = `(setsid sleep ${own} &); echo up; exec sleep ${own}`
   const child = spawn('nsenter', ['--target', `${first}`, '--pid', 'sh', '-c', script])
   await once(child.stdout, 'data')
-  const [orphan] = await until(() => some(withWord(own).filter((pid) => stat(pid)?.ppid === first)), 'the orphan')
+  const hasLeft = (pid) => stat(pid)?.ppid === first && stat(pid)?.session === pid
+  const [orphan] = await until(() => some(withWord(own).filter(hasLeft)), 'the orphan')
   t.like(await child.end({ grace: 0 }), { outcome: 'ended' })
   t.deepEqual(withWord(own), [orphan], 'said in docs/guarantees.md')
   owner.kill('SIGKILL')
