@@ -527,6 +527,9 @@ impl Call {
         let stage = if settled {
             Stage::Settled
         } else if grace.is_zero() || signal == libc::SIGKILL {
+            if self.has_starter {
+                self.brood.signal_all(self.group.as_ref(), libc::SIGKILL);
+            }
             Stage::killing()
         } else {
             if self.has_starter && PASSED_ON.contains(&signal) {
@@ -562,6 +565,10 @@ impl Call {
                 return None;
             } else {
                 *stage = Stage::killing();
+                if self.has_starter {
+                    // The deepest first: a starter's keeper that outlives it begins a ladder of its own.
+                    brood.signal_all(self.group.as_ref(), libc::SIGKILL);
+                }
             }
         }
         if let Stage::Settled = stage {
