@@ -22,7 +22,8 @@ use crate::group::{GroupEnd, Hold, Live, end_pinned_group};
 use crate::runner::PASSED_ON;
 use crate::socket::{self, Received};
 use crate::sys::{
-    self, ChildrenFile, Failure, Group, MOST_PLACES, Manners, Pid, Plan, SignalSource, Stack, Surroundings,
+    self, ChildrenFile, Failure, Group, MOST_PLACES, Manners, Pid, Plan, Sender, SignalSource, Stack,
+    Surroundings,
 };
 
 /// From the first SIGKILL until survivors are reported.
@@ -42,6 +43,8 @@ pub struct Setup {
     pub control: OwnedFd,
     /// To the host as well.
     pub commitment: Commitment,
+    /// The host: what others send starts nothing.
+    pub host: Sender,
     /// The host's pidfd, where there is one.
     pub lifeline: Option<OwnedFd>,
     /// Where the spawn helper reads this keeper's class.
@@ -231,7 +234,9 @@ impl Keeper {
     fn receive(&mut self) {
         let mut bytes = [0; 2048];
         loop {
-            match socket::receive(self.setup.control.as_fd(), &mut bytes, &mut self.descriptors) {
+            let Setup { control, host, .. } = &self.setup;
+            let (descriptors, inbox) = (&mut self.descriptors, &mut self.inbox);
+            match socket::receive_from(*host, control.as_fd(), &mut bytes, descriptors, inbox) {
                 Received::Bytes(count) => self.inbox.feed(&bytes[..count]),
                 Received::Nothing => break,
                 Received::End => {

@@ -23,7 +23,7 @@ use crate::classes::Classes;
 use crate::commitment::Commitment;
 use crate::keeper::{self, BUDGET};
 use crate::socket::{self, Outbox, Received};
-use crate::sys::{self, Attributes, ChildrenFile, Forked, Look, Parent, Pid, SignalSource};
+use crate::sys::{self, Attributes, ChildrenFile, Forked, Look, Parent, Pid, Sender, SignalSource};
 
 /// timeout(1): the time was up.
 const TIMED_OUT: u8 = 124;
@@ -162,7 +162,7 @@ pub struct Runner {
 impl Runner {
     /// Forks the keeper.
     pub fn begin(arrival: Arrival, stand: Stand) -> io::Result<Begun> {
-        let (control, keeper_end) = socket::pair()?;
+        let (control, keeper_end) = socket::control_pair()?;
         let commitment = Commitment::new()?;
         let slot = Classes::new()?.claim().ok_or(io::ErrorKind::OutOfMemory)?;
         let Arrival { inherited, strangers, subreaper } = arrival;
@@ -174,6 +174,7 @@ impl Runner {
                 let setup = keeper::Setup {
                     control: keeper_end,
                     commitment,
+                    host: Sender::parent(),
                     lifeline: sys::pidfd_of_parent(),
                     slot,
                     subreaper: sys::become_keeper() && subreaper,

@@ -1,28 +1,46 @@
 //! Control sockets: stream sockets that carry frames, and descriptors with a frame's first byte (unix(7)).
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use holdfast_wire::Decoder;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, UCred,
 };
 
-/// Descriptors in one message, at most (SCM_MAX_FD is 253).
-pub const MAX_DESCRIPTORS: usize = 64;
+pub use crate::sys::MAX_DESCRIPTORS;
+use crate::sys::{self, Sender};
 
 /// A connected pair, close-on-exec.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
+/// A pair of which the second end is for who starts processes on request: with what arrives there the kernel tells the
+/// sender, from the first byte on.
+pub fn control_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = pair()?;
+    rustix::net::sockopt::set_socket_passcred(&theirs, true)?;
+    Ok((ours, theirs))
+}
+
+/// Our effective ids where they are not the real ones, which the kernel attaches by itself.
+fn effective_ids() -> Option<UCred> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let are_real = uid == rustix::process::getuid() && gid == rustix::process::getgid();
+    (!are_real).then(|| UCred { pid: rustix::process::getpid(), uid, gid })
+}
+
 /// Sends what the socket takes now, never blocks. The descriptors go with the first byte, or not at all.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut space =
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS), ScmCredentials(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+    let rights = (!descriptors.is_empty()).then_some(SendAncillaryMessage::ScmRights(descriptors));
+    let ids = effective_ids().map(SendAncillaryMessage::ScmCredentials);
+    if !rights.into_iter().chain(ids).all(|message| control.push(message)) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -45,23 +63,35 @@ pub enum Received {
 
 /// Receives without blocking.
 pub fn receive(socket: BorrowedFd<'_>, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Received {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let received = rustix::io::retry_on_intr(|| {
-        rustix::net::recvmsg(socket.as_fd(), &mut [IoSliceMut::new(into)], &mut control, flags)
-    });
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(list) = message {
-            descriptors.extend(list);
-        }
+    receive_with_sender(socket, into, descriptors).0
+}
+
+/// The same on the second end of a [`control_pair`], for an inbox: it trusts no bytes but those of this sender.
+pub fn receive_from(
+    sender: Sender,
+    socket: BorrowedFd<'_>,
+    into: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+    inbox: &mut Decoder,
+) -> Received {
+    let (received, actual) = receive_with_sender(socket, into, descriptors);
+    if matches!(received, Received::Bytes(_) | Received::Truncated(_)) && actual != Some(sender) {
+        inbox.distrust();
     }
-    match received {
-        Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => Received::Truncated(message.bytes),
-        Ok(message) if message.bytes == 0 => Received::End,
-        Ok(message) => Received::Bytes(message.bytes),
-        Err(rustix::io::Errno::AGAIN) => Received::Nothing,
-        Err(_) => Received::End,
+    received
+}
+
+fn receive_with_sender(
+    socket: BorrowedFd<'_>,
+    into: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> (Received, Option<Sender>) {
+    match sys::receive(socket, into, descriptors) {
+        Ok(message) if message.truncated => (Received::Truncated(message.count), message.sender),
+        Ok(message) if message.count == 0 => (Received::End, None),
+        Ok(message) => (Received::Bytes(message.count), message.sender),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => (Received::Nothing, None),
+        Err(_) => (Received::End, None),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::classes::{Class, Classes, Slot};
 use crate::commitment::Commitment;
 use crate::keeper::{self, BUDGET};
 use crate::socket::{self, Outbox, Received};
-use crate::sys::{self, Forked, Look, Pid, SignalSource};
+use crate::sys::{self, Forked, Look, Pid, Sender, SignalSource};
 
 /// A stopped keeper is woken so often; then it counts as dead.
 const WAKINGS: u32 = 1_000;
@@ -38,6 +38,7 @@ pub enum Role {
 pub fn serve(control: OwnedFd, lifeline: Option<OwnedFd>, subreaper: bool) -> io::Result<Role> {
     let mut helper = Helper {
         control,
+        host: Sender::parent(),
         lifeline,
         subreaper,
         children: SignalSource::new(&[libc::SIGCHLD])?,
@@ -66,6 +67,7 @@ struct Keeper {
 
 struct Helper {
     control: OwnedFd,
+    host: Sender,
     lifeline: Option<OwnedFd>,
     subreaper: bool,
     children: SignalSource,
@@ -136,7 +138,8 @@ impl Helper {
         let mut bytes = [0; 1024];
         let mut none = Vec::new();
         loop {
-            match socket::receive(self.control.as_fd(), &mut bytes, &mut none) {
+            let (host, inbox) = (self.host, &mut self.inbox);
+            match socket::receive_from(host, self.control.as_fd(), &mut bytes, &mut none, inbox) {
                 Received::Bytes(count) => self.inbox.feed(&bytes[..count]),
                 Received::Nothing => break,
                 Received::End | Received::Truncated(_) => {
@@ -163,7 +166,7 @@ impl Helper {
 
     /// Forks a keeper and hands its socket to the host. Returns the setup in the keeper itself.
     fn fork_keeper(&mut self) -> io::Result<Option<keeper::Setup>> {
-        let made = socket::pair().and_then(|ends| {
+        let made = socket::control_pair().and_then(|ends| {
             let commitment = Commitment::new()?;
             let along = commitment.share()?;
             let slot = self.classes.claim().ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))?;
@@ -183,6 +186,7 @@ impl Helper {
                 return Ok(Some(keeper::Setup {
                     control,
                     commitment,
+                    host: self.host,
                     lifeline,
                     slot,
                     subreaper,

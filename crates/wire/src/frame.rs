@@ -24,16 +24,29 @@ pub struct Frame {
 pub struct Decoder {
     buffer: Vec<u8>,
     start: usize,
+    /// Where in the buffer the bytes begin that may be of another sender.
+    distrusted_from: Option<usize>,
 }
 
 impl Decoder {
     /// Adds what was read.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.start == self.buffer.len() {
-            self.buffer.clear();
-            self.start = 0;
+            self.clear();
         }
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// What is fed from now on may be of another sender: a frame that starts something is an error unless all of it
+    /// came before. For good: a sender that has changed once may change back.
+    pub fn distrust(&mut self) {
+        self.distrusted_from.get_or_insert(self.buffer.len());
+    }
+
+    fn clear(&mut self) {
+        self.buffer.clear();
+        self.start = 0;
+        self.distrusted_from = self.distrusted_from.map(|_| 0);
     }
 
     /// The next whole frame, if it is there.
@@ -49,6 +62,10 @@ impl Decoder {
         if payload > limit {
             return Err(Error::Oversized);
         }
+        let end = self.start + HEADER + payload;
+        if kind::STARTING.contains(&kind) && self.distrusted_from.is_some_and(|from| from < end) {
+            return Err(Error::Distrusted);
+        }
         let Some(payload) = rest.get(..payload) else {
             // One allocation for a large spec instead of many doublings.
             let missing = payload - rest.len();
@@ -56,14 +73,13 @@ impl Decoder {
             return Ok(None);
         };
         let frame = Frame { kind, payload: payload.to_vec() };
-        self.start += HEADER + frame.payload.len();
+        self.start = end;
         if self.start == self.buffer.len() {
             // A keeper lives for many calls: one large spec must not stay in its memory.
             if self.buffer.capacity() > MAX_MESSAGE {
                 self.buffer = Vec::new();
             }
-            self.buffer.clear();
-            self.start = 0;
+            self.clear();
         }
         Ok(Some(frame))
     }

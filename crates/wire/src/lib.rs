@@ -36,6 +36,8 @@ pub enum Error {
     Malformed,
     /// A kind that this end does not take.
     UnknownKind(u8),
+    /// A frame that starts something, or a part of it, came after [`Decoder::distrust`].
+    Distrusted,
 }
 
 impl std::fmt::Display for Error {
@@ -43,6 +45,7 @@ impl std::fmt::Display for Error {
         match self {
             Error::Oversized => f.write_str("a frame is larger than its kind allows"),
             Error::Malformed => f.write_str("a frame's payload is not a message"),
+            Error::Distrusted => f.write_str("a frame that starts something is of another sender"),
             Error::UnknownKind(kind) => write!(f, "a frame has the unknown kind {kind}"),
         }
     }

@@ -26,6 +26,9 @@ pub(crate) mod kind {
     pub const KEEPER: u8 = 49;
     pub const NO_KEEPER: u8 = 50;
     pub const KEEPER_ENDED: u8 = 51;
+
+    /// What makes the receiver start a process.
+    pub const STARTING: [u8; 2] = [SPEC, WANT];
 }
 
 /// A number that stands for one of a few words; an unknown number is an error.

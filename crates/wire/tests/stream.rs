@@ -7,6 +7,7 @@ use holdfast_wire::{Decoder, Error, Frame, MAX_MESSAGE, MAX_SPEC, ToHelper, ToKe
 
 const SPEC: u8 = 1;
 const SIGNAL: u8 = 2;
+const WANT: u8 = 32;
 
 fn header(length: u32, kind: u8) -> Vec<u8> {
     [length.to_le_bytes().as_slice(), &[kind]].concat()
@@ -100,6 +101,48 @@ fn frames_in_front_of_a_bad_one_are_still_handed_out() {
     assert_eq!(decoder.next_frame(), Err(Error::Malformed));
     // And it stays an error: nobody gets past it.
     assert_eq!(decoder.next_frame(), Err(Error::Malformed));
+}
+
+/// A spec is a start and a signal is none; `at` is how many bytes of them come before the sender changes.
+#[test]
+fn a_start_is_an_error_unless_all_of_it_came_from_the_first_sender() {
+    let mut bytes = Vec::new();
+    ToHelper::Want(1).put(&mut bytes);
+    let start = bytes.len();
+    ToKeeper::put_signal(&mut bytes, 15, true);
+    let signal = bytes.len();
+    for at in 0..=bytes.len() {
+        for step in 1..=bytes.len() {
+            let mut decoder = Decoder::default();
+            let mut kinds = Vec::new();
+            let fed = [&bytes[..at], &bytes[at..]].map(|part| part.chunks(step).collect::<Vec<_>>());
+            let [before, after] = &fed;
+            let mut failed = None;
+            for (position, part) in before.iter().chain(after).enumerate() {
+                if position >= before.len() {
+                    decoder.distrust();
+                }
+                decoder.feed(part);
+                while failed.is_none() {
+                    match decoder.next_frame() {
+                        Ok(Some(frame)) => kinds.push(frame.kind),
+                        Ok(None) => break,
+                        Err(error) => failed = Some(error),
+                    }
+                }
+            }
+            if at < start {
+                assert_eq!((kinds, failed), (vec![], Some(Error::Distrusted)), "{at} by {step}");
+            } else {
+                assert_eq!((kinds, failed), (vec![WANT, SIGNAL], None), "{at} by {step}");
+                // For good, also behind frames that were taken.
+                decoder.feed(&bytes[..start]);
+                let next = decoder.next_frame();
+                let expected = if at < signal { Err(Error::Distrusted) } else { Ok(WANT) };
+                assert_eq!(next.map(|frame| frame.unwrap().kind), expected, "{at} by {step}");
+            }
+        }
+    }
 }
 
 /// Every byte of every message, with every other value: a message or an error, never a panic; and a message that

@@ -234,7 +234,7 @@ impl Pool {
             tried: format!("{what} {shown}: {error}"),
         };
         let (ours, theirs) =
-            socket::pair().map_err(|error| refusal(&error, "making a control socket for"))?;
+            socket::control_pair().map_err(|error| refusal(&error, "making a control socket for"))?;
         let pid = sys::start_helper(path, &["__spawn-helper"], &[(3, theirs.as_fd())], Standing::Session)
             .map_err(|error| refusal(&error, "starting the helper"))?;
         drop(theirs);

@@ -1,6 +1,7 @@
 //! A host made of raw frames: it starts the real executable, and says to helper and keepers whatever a test wants.
 
 use std::fs;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
@@ -78,7 +79,10 @@ pub fn start_with(control: OwnedFd) -> Child {
 
 impl Helper {
     pub fn start() -> Helper {
-        let (ours, theirs) = socket::pair().unwrap();
+        Helper::start_on(socket::control_pair().unwrap())
+    }
+
+    pub fn start_on((ours, theirs): (OwnedFd, OwnedFd)) -> Helper {
         let child = start_with(theirs);
         let process = Watched::new(child.id() as i32);
         Helper { child, process, control: Some(ours), inbox: Decoder::default(), descriptors: Vec::new() }
@@ -147,6 +151,15 @@ impl Keeper {
         let along: Vec<_> = along.iter().map(AsFd::as_fd).collect();
         let sent = socket::send(self.socket.as_ref().unwrap().as_fd(), bytes, &along).unwrap();
         assert_eq!(sent, bytes.len());
+    }
+
+    /// The same by a child of ours, which has ended when this returns.
+    pub fn say_by_another(&self, bytes: &[u8]) {
+        let (read, write) = std::io::pipe().unwrap();
+        let socket = self.socket.as_ref().unwrap().try_clone().unwrap();
+        let mut child = Command::new("/bin/cat").stdin(read).stdout(socket).spawn().unwrap();
+        { write }.write_all(bytes).unwrap();
+        assert!(child.wait().unwrap().success());
     }
 
     /// The keeper's next message; None at the end of its socket.

@@ -5,6 +5,7 @@
 use crate::common::{Ground, children_of, until};
 use crate::host::{Helper, Keeper, frame};
 use holdfast_core::commitment::Told;
+use holdfast_core::socket;
 use holdfast_wire::{By, Exit, FromKeeper, MAX_MESSAGE, MAX_SPEC, Outcome, Reason, Step, ToHelper, ToKeeper};
 
 const SPEC: u8 = 1;
@@ -197,6 +198,57 @@ fn a_second_spec_while_the_first_runs_is_a_lost_host() {
     assert_eq!(ground.ran(), "ran\n");
     keeper.process.assert_gone("the keeper");
     assert!(helper.assert_leaves().success());
+}
+
+/// A process with our ids that has a copy of our end, as a child has after a fork without exec.
+#[test]
+fn what_another_process_sends_starts_nothing() {
+    let ground = Ground::new();
+    let (helper, keeper) = Helper::with_keeper();
+    keeper.say_by_another(&ground.spec(LONG));
+    assert_nothing_ran(&ground, helper, keeper);
+
+    // Nor what it finishes, and nothing that comes after it.
+    let (helper, keeper) = Helper::with_keeper();
+    let bytes = ground.spec(LONG);
+    let (ours, theirs) = bytes.split_at(bytes.len() - 1);
+    keeper.say(ours, &[&ground.directory()]);
+    keeper.say_by_another(theirs);
+    assert_nothing_ran(&ground, helper, keeper);
+
+    let (helper, keeper) = Helper::with_keeper();
+    let mut signal = Vec::new();
+    ToKeeper::put_signal(&mut signal, 15, false);
+    keeper.say_by_another(&signal);
+    keeper.say(&bytes, &[&ground.directory()]);
+    assert_nothing_ran(&ground, helper, keeper);
+}
+
+#[test]
+fn another_process_may_signal_and_end_a_call_and_starts_no_second_one() {
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    keeper.say(&ground.spec(LONG), &[&ground.directory()]);
+    until("the command runs", || ground.marked().len() == 3);
+    let mut end = Vec::new();
+    ToKeeper::put_end(&mut end, 15, 0);
+    keeper.say_by_another(&[end, ground.spec(LONG)].concat());
+    let (_, facts) = keeper.until_the_end();
+    assert_eq!((facts.outcome, facts.reason), (Outcome::Ended, Reason::End));
+    keeper.process.assert_gone("the keeper");
+    assert!(helper.assert_leaves().success());
+    assert_eq!(ground.ran(), "ran\n");
+    assert_eq!(ground.marked(), []);
+}
+
+/// Nothing says who sent what came before the receiver asked for that.
+#[test]
+fn bytes_without_a_sender_start_nothing() {
+    let helper = Helper::start_on(socket::pair().unwrap());
+    let mut bytes = Vec::new();
+    ToHelper::Want(1).put(&mut bytes);
+    helper.say(&bytes);
+    helper.process.assert_gone("the helper");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod handle;
 mod helper;
 mod identity;
+mod message;
 mod mode;
 mod process;
 mod raw;
@@ -14,6 +15,7 @@ mod terminal;
 pub use handle::{Handle, LedGroup};
 pub use helper::{Standing, by_fork, start_helper};
 pub use identity::{Attributes, Identity, duplicate, environment, replace_process};
+pub use message::{MAX_DESCRIPTORS, Message, Sender, receive};
 pub use mode::{
     Forked, Manners, SignalSource, allow_all_descriptors, become_keeper, become_mode, block_all_signals,
     fork, hide_arguments, inherited, inherited_control, leave_group, make_pin, raise_default,

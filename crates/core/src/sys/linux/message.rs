@@ -1,0 +1,106 @@
+//! Receiving from a Unix socket: bytes, descriptors, and the sender as the kernel knows it (unix(7)).
+#![expect(
+    unsafe_code,
+    reason = "rustix takes any sender's pid to be non-zero, and outside our pid namespace it is 0"
+)]
+
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::process::Parent;
+
+/// Descriptors in one message, at most (SCM_MAX_FD is 253).
+pub const MAX_DESCRIPTORS: usize = 64;
+
+const HEADER: usize = size_of::<libc::cmsghdr>();
+const ALIGNMENT: usize = size_of::<usize>();
+const CREDENTIALS: usize = size_of::<libc::ucred>();
+const SPACE: usize =
+    2 * HEADER + size_of::<i32>() * MAX_DESCRIPTORS + CREDENTIALS.next_multiple_of(ALIGNMENT);
+
+/// Room for control messages, aligned as their headers are.
+#[repr(C, align(8))]
+struct Control([u8; SPACE]);
+
+/// Process, user and group of a sender, as this process sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sender {
+    /// 0 outside our pid namespace.
+    pid: i32,
+    uid: u32,
+    gid: u32,
+}
+
+impl Sender {
+    /// Our parent, as long as it can become what we are: the kernel takes from a sender none but its own ids.
+    pub fn parent() -> Sender {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        Sender { pid: Parent::number(), uid: uid.as_raw(), gid: gid.as_raw() }
+    }
+}
+
+/// What one receive brought, besides descriptors.
+#[derive(Debug)]
+pub struct Message {
+    /// Bytes read.
+    pub count: usize,
+    /// Descriptors were cut off.
+    pub truncated: bool,
+    /// Where the socket asks for it (SO_PASSCRED). Bytes of two senders are never read as one message.
+    pub sender: Option<Sender>,
+}
+
+/// recvmsg(2), without blocking. Adds to the descriptors; they are close-on-exec.
+pub fn receive(
+    socket: BorrowedFd<'_>,
+    into: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<Message> {
+    let mut control = Control([0; SPACE]);
+    let mut part = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    // SAFETY: integers and pointers, for which zero is a value.
+    let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = SPACE as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    let count = loop {
+        // SAFETY: one part and one control buffer, both alive, with their lengths.
+        let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, flags) };
+        match usize::try_from(count) {
+            Ok(count) => break count,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    };
+    let mut message = Message { count, truncated: header.msg_flags & libc::MSG_CTRUNC != 0, sender: None };
+    // cmsg(3): a length that counts the header, level, kind, data, and padding.
+    let word = |bytes: &[u8], at: usize| i32::from_ne_bytes([0, 1, 2, 3].map(|byte| bytes[at + byte]));
+    let mut rest = control.0.get(..header.msg_controllen).unwrap_or_default();
+    while let Some(&length) = rest.first_chunk().filter(|_| rest.len() >= HEADER) {
+        let length = usize::from_ne_bytes(length);
+        let (level, kind) = (word(rest, HEADER - 8), word(rest, HEADER - 4));
+        let Some(data) = rest.get(HEADER..length) else { break };
+        match (level, kind) {
+            (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                for number in data.chunks_exact(size_of::<i32>()) {
+                    // SAFETY: the kernel has just made this descriptor for us.
+                    descriptors.push(unsafe { OwnedFd::from_raw_fd(word(number, 0)) });
+                }
+            }
+            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if data.len() >= CREDENTIALS => {
+                let (pid, uid, gid) = (word(data, 0), word(data, 4) as u32, word(data, 8) as u32);
+                message.sender = Some(Sender { pid, uid, gid });
+            }
+            _ => (),
+        }
+        rest = rest.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+    }
+    Ok(message)
+}
