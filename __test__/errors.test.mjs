@@ -1,11 +1,13 @@
 import { spawnSync } from 'node:child_process'
-import { getEventListeners } from 'node:events'
-import { chmodSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { getEventListeners, once } from 'node:events'
+import { chmodSync, copyFileSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import test from 'ava'
 import { HoldfastError, run, running, spawn } from '../dist/index.js'
 import { until } from './support/facts.mjs'
+import { startHost } from './support/host.mjs'
+import { HELPER } from './support/session.mjs'
 import { folder, suite } from './support/suite.mjs'
 
 const { env } = suite(test)
@@ -119,7 +121,108 @@ test('C61 what just fits is not refused', async (t) => {
   t.is(stdout, '10 1000000 120000\n')
 })
 
-test('C61 a NUL in an argument and an empty program are refused by name; run() never throws', async (t) => {
+// ---- every field at and beyond its limits: a limit of holdfast's own never shows
+const KIB = 1024
+const MIB = 1024 * KIB
+const name = (bytes) => `/${'n'.repeat(bytes - 1)}`
+
+/** The limits of the system, and those of a message (64 KiB) and of a spec (64 MiB). */
+const sizes = [5000, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, 70 * KIB, 64 * MIB, 65 * MIB]
+
+test('C61 a name that is too long is ENAMETOOLONG at once, by step, and short in the message', async (t) => {
+  for (const bytes of sizes)
+    for (const [step, call] of [
+      ['program', [name(bytes)]],
+      ['program', ['n'.repeat(bytes)]],
+      ['cwd', ['true', [], { cwd: name(bytes) }]],
+    ]) {
+      // Two calls of 65 MiB each take their time; a silent keeper would take 7 s.
+      const error = await refusal(t, ...call)
+      const what = `${step} of ${bytes} bytes`
+      t.like(error, { code: 'ENAMETOOLONG', errno: -36, step, ran: false }, what)
+      t.is(error.path, step === 'cwd' ? call[2].cwd : call[0], what)
+      t.true(error.message.length < 500, what)
+      t.regex(
+        error.message,
+        new RegExp(`${step === 'cwd' ? 'working directory' : 'program'}.*\\(${bytes} bytes\\)`),
+        what,
+      )
+    }
+  t.is((await run('true', { env })).exitCode, 0)
+})
+
+test('C61 arguments and an environment of any size are E2BIG, with the name and size of the longest', async (t) => {
+  for (const bytes of [3 * MIB, 64 * MIB - 1, 64 * MIB, 65 * MIB]) {
+    const long = 'x'.repeat(bytes)
+    const argument = await refusal(t, 'true', ['short', long])
+    t.like(argument, { code: 'E2BIG', errno: -7, step: 'arguments' }, `${bytes}`)
+    t.true(argument.message.includes(`args[1] with ${bytes} bytes`), argument.message.slice(0, 300))
+    const variable = await refusal(t, 'true', [], { env: { ...env, LONG: long } })
+    t.like(variable, { code: 'E2BIG', errno: -7, step: 'arguments' }, `${bytes}`)
+    t.true(variable.message.includes(`'LONG' with ${bytes + 5} bytes`), variable.message.slice(0, 300))
+  }
+  // More than one string of JavaScript can hold when they are joined; and few characters with many bytes.
+  const half = 'x'.repeat(2 ** 28)
+  t.like(await refusal(t, 'true', [half, half, half]), { code: 'E2BIG', step: 'arguments' })
+  const wide = await refusal(t, 'true', ['\u{20ac}'.repeat(30 * MIB)])
+  t.like(wide, { code: 'E2BIG', step: 'arguments' })
+  t.true(wide.message.includes(`args[0] with ${90 * MIB} bytes`), wide.message.slice(0, 300))
+  t.is((await run('true', { env })).exitCode, 0)
+})
+
+test('C61 a folder of PATH that is too long is passed over', async (t) => {
+  const PATH = `${name(5000)}:${name(70 * KIB)}:${env.PATH}`
+  t.is((await run('true', { env: { ...env, PATH } })).exitCode, 0)
+  const error = await refusal(t, 'true', [], { env: { ...env, PATH: name(70 * KIB) } })
+  t.like(error, { code: 'ENOENT', step: 'program' })
+})
+
+test('C61 what is empty, and what is no UTF-8, comes through as under child_process', async (t) => {
+  const args = ['-e', 'console.log(JSON.stringify([process.argv.slice(1), process.env.EMPTY]))', '--']
+  const strings = ['', 'a', '', '\ud800', '\u{1f600}', '']
+  const options = { env: { ...env, EMPTY: '' } }
+  const { stdout } = spawnSync(process.execPath, [...args, ...strings], { ...options, encoding: 'utf8' })
+  t.deepEqual(JSON.parse(stdout), [['', 'a', '', '\ufffd', '\u{1f600}', ''], ''])
+  t.is((await run(process.execPath, [...args, ...strings], options)).stdout, stdout)
+})
+
+test('C61 as many places as there can be', async (t) => {
+  const count = 60
+  const child = spawn('bash', ['-c', `echo last >&${count - 1}`], { env, stdio: Array(count).fill('pipe') })
+  const [text] = await once(child.stdio[count - 1], 'data')
+  t.is(`${text}`, 'last\n')
+  t.like(await child.ended, { outcome: 'ended', reason: 'exit' })
+  t.throws(() => spawn('true', [], { env, stdio: Array(count + 1).fill('pipe') }), { code: 'ERR_OUT_OF_RANGE' })
+})
+
+test('C61 names that are too long, on the command line and without a helper', async (t) => {
+  const long = name(100 * KIB)
+  for (const [args, status, step] of [
+    [['--', long], 126, 'program'],
+    [['--cwd', long, '--', 'true'], 125, 'cwd'],
+  ]) {
+    const ended = spawnSync(HELPER, ['__run', ...args], { encoding: 'utf8' })
+    t.is(ended.status, status, step)
+    t.true(ended.stderr.endsWith(`: ${step}: File name too long (os error 36)\n`), ended.stderr.slice(-200))
+  }
+  const at = folder(t)
+  for (const part of ['holdfast.linux-x64-gnu.node', 'package.json'])
+    copyFileSync(join(dirname(HELPER), part), join(at, part))
+  const body = `
+    const options = { containment: 'best-effort' }
+    const facts = (error) => [error.code, error.step, error.ran]
+    const long = '/' + 'n'.repeat(${100 * KIB})
+    report(await run(long, options).catch(facts))
+    report(await run('true', { ...options, cwd: long }).catch(facts))
+    report(await run('true', ['x'.repeat(${200 * KIB})], options).catch(facts))
+  `
+  const host = startHost(body, { env: { ...env, HOLDFAST_BINARY_PATH: at } })
+  t.deepEqual(await host.next(), ['ENAMETOOLONG', 'program', false])
+  t.deepEqual(await host.next(), ['ENAMETOOLONG', 'cwd', false])
+  t.deepEqual(await host.next(), ['E2BIG', 'arguments', false])
+})
+
+test('C61 a NUL in an argument, an empty program and an empty directory are refused by name; run() never throws', async (t) => {
   const long = `a\0${'b'.repeat(500)}`
   const cases = [
     [['true', ['fine', long]], 'ERR_INVALID_ARG_VALUE', ['args[1]', '502 bytes']],
@@ -127,6 +230,7 @@ test('C61 a NUL in an argument and an empty program are refused by name; run() n
     [['true', [], { cwd: '/\0' }], 'ERR_INVALID_ARG_VALUE', ['options.cwd', '2 bytes']],
     [['true', [], { env: { NAME: 'x\0' } }], 'ERR_INVALID_ARG_VALUE', ["options.env['NAME']", '2 bytes']],
     [[''], 'ERR_INVALID_ARG_VALUE', ['file', 'empty']],
+    [['true', [], { cwd: '' }], 'ERR_INVALID_ARG_VALUE', ['options.cwd', 'empty']],
   ]
   for (const [call, code, texts] of cases) {
     const error = await t.throwsAsync(() => {

@@ -11,7 +11,7 @@ import type { EndReport, RunningCall } from '../index'
 import { unwatchSignal, watchSignal } from './abort'
 import { type Command, milliseconds, oneOf, optionsOf, signalName, signalOption } from './command'
 import { debug } from './debug'
-import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError } from './errors'
+import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError, tooLong } from './errors'
 import { debugUncontained } from './messages'
 import { type CallEvent, Place } from './native'
 import { notices } from './notices'
@@ -99,6 +99,8 @@ export abstract class Call extends AsyncResource implements Watcher {
   private startOrRefuse(): HoldfastError | undefined {
     const { command } = this
     if (command.signal?.aborted) return abortError(command.signal)
+    const refusal = tooLong(command.file, command.argv, command.env)
+    if (refusal !== undefined) return startError(this.named, command, refusal)
     try {
       const helper = open()
       // Without a helper the addon can still run it uncontained, and says so in its report.
@@ -168,7 +170,7 @@ export abstract class Call extends AsyncResource implements Watcher {
         for (const pipe of this.pipes) pipe?.begin()
         break
       case 'failed':
-        this.fail(startError(this.named, event))
+        this.fail(startError(this.named, this.command, event))
         break
       case 'refused':
         this.fail(refusedError(this.named, event))

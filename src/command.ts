@@ -113,7 +113,9 @@ function object(name: string, value: unknown): object {
 
 function directory(cwd: unknown): string {
   if (cwd === undefined || cwd === null) return ''
-  return text('options.cwd', cwd instanceof URL ? fileURLToPath(cwd) : cwd)
+  const path = text('options.cwd', cwd instanceof URL ? fileURLToPath(cwd) : cwd)
+  if (path === '') throw invalidValue('options.cwd', 'cannot be empty', path)
+  return path
 }
 
 export function milliseconds(name: string, value: unknown, otherwise: number): number {

@@ -26,6 +26,7 @@ export const codes = {
 } as const
 
 const E2BIG = 7
+const ENAMETOOLONG = 36
 const ENOTDIR = 20
 const ENOENT = 2
 const EACCES = 13
@@ -95,12 +96,16 @@ export interface Named {
   readonly argv: readonly string[]
 }
 
+type StartFailed = Extract<CallEvent, { kind: 'failed' }>
+
+/** @param started what was to be executed; another one than `command`, of which the error is, in a session */
 export function startError(
   command: Named & { readonly env: string },
-  event: Extract<CallEvent, { kind: 'failed' }>,
+  started: { readonly file: string; readonly cwd: string },
+  { step, errno }: StartFailed,
 ): HoldfastError {
-  const { step, errno, path } = event
   const code = systemCode(errno)
+  const path = step === 'cwd' ? started.cwd : step === 'program' || step === 'interpreter' ? started.file : ''
   return new HoldfastError(messages.startFailed(command.file, code, reasonOf(command, step, errno, path)), {
     code,
     errno: -errno,
@@ -110,15 +115,29 @@ export function startError(
   })
 }
 
+/** Far beyond every system. The joined arguments could be more than a string of JavaScript holds. */
+const LONGEST_NAME = 2 ** 16
+const LONGEST_ARGUMENTS = 2 ** 26
+
+/** The refusal that the system would answer. */
+export function tooLong(file: string, argv: readonly string[], env: string): StartFailed | undefined {
+  if (file.length > LONGEST_NAME) return { kind: 'failed', step: 'program', errno: ENAMETOOLONG }
+  let length = env.length
+  for (const argument of argv) length += argument.length
+  return length > LONGEST_ARGUMENTS ? { kind: 'failed', step: 'arguments', errno: E2BIG } : undefined
+}
+
 function reasonOf(command: Named & { readonly env: string }, step: Step, errno: number, path: string): string {
   const reasons = messages.START
   switch (step) {
     case 'cwd':
       if (errno === ENOENT) return reasons.cwdMissing(path)
+      if (errno === ENAMETOOLONG) return reasons.cwdTooLong(path)
       return errno === ENOTDIR ? reasons.cwdNotDirectory(path) : reasons.cwdOther(path)
     case 'program': {
       const program = path === '' ? command.file : path
       if (errno === ENOENT || errno === ENOTDIR) return reasons.programMissing(program)
+      if (errno === ENAMETOOLONG) return reasons.programTooLong(program)
       // execve(2) answers EACCES for both.
       if (errno === EISDIR || (errno === EACCES && isDirectory(program))) return reasons.programDirectory(program)
       if (errno === EACCES) return reasons.programNotExecutable(program)

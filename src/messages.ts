@@ -3,6 +3,7 @@ import { inspect } from 'node:util'
 
 const SHOWN = 60
 const LONGEST_SAID = 500
+const LONGEST_FILE = 255
 
 /** A value for a message: short, one line, and with its size where it was cut. */
 function shown(value: unknown): string {
@@ -12,6 +13,9 @@ function shown(value: unknown): string {
   if (value.length <= SHOWN) return inspect(value)
   return `${inspect(value.slice(0, SHOWN))}... (${Buffer.byteLength(value)} bytes)`
 }
+
+/** A program's name at the head of a message: as it is, unless nobody could read it. */
+const brief = (file: string) => (file.length <= LONGEST_FILE ? file : shown(file))
 
 const argument = (name: string) => (name.includes('.') ? `The property '${name}'` : `The argument '${name}'`)
 
@@ -31,6 +35,7 @@ export const notSupported = (what: string) => `${what} is not supported by this 
 export const START = {
   cwdMissing: (path: string) => `the working directory ${shown(path)} does not exist`,
   cwdNotDirectory: (path: string) => `the working directory ${shown(path)} is not a directory`,
+  cwdTooLong: (path: string) => `the name of the working directory is too long: ${shown(path)}`,
   cwdOther: (path: string) => `the working directory ${shown(path)} cannot be entered`,
   programMissing: (path: string) =>
     path.includes('/')
@@ -38,6 +43,7 @@ export const START = {
       : `the program ${shown(path)} was not found in PATH`,
   programDirectory: (path: string) => `the program ${shown(path)} is a directory`,
   programNotExecutable: (path: string) => `the program ${shown(path)} may not be executed`,
+  programTooLong: (path: string) => `the name of the program is too long: ${shown(path)}`,
   programFormat: (path: string) => `the program ${shown(path)} has no format that this system executes`,
   programOther: (path: string) => `the program ${shown(path)} could not be executed`,
   interpreter: (path: string) =>
@@ -51,12 +57,13 @@ export const START = {
   helper: () => 'no process could be made for it',
 } as const
 
-export const startFailed = (file: string, code: string, reason: string) => `spawn ${file} ${code}: ${reason}`
+export const startFailed = (file: string, code: string, reason: string) => `spawn ${brief(file)} ${code}: ${reason}`
 export const argumentName = (index: number) => (index === 0 ? 'argv0' : `args[${index - 1}]`)
 export const variableName = (name: string) => `the environment variable ${shown(name)}`
 export const noHelper = (file: string, tried: string) =>
-  `spawn ${file}: nothing was run, since no holdfast helper took it: ${tried}`
-export const unclear = (file: string, tried: string) => `spawn ${file}: it cannot be known whether it ran: ${tried}`
+  `spawn ${brief(file)}: nothing was run, since no holdfast helper took it: ${tried}`
+export const unclear = (file: string, tried: string) =>
+  `spawn ${brief(file)}: it cannot be known whether it ran: ${tried}`
 export const aborted = 'The operation was aborted'
 
 // ---- a result that is not ok, with `check`

@@ -22,8 +22,8 @@ export interface NativeProcessInfo {
 export type CallEvent =
   /** The program was executed, as `pid` (0 when that got lost). */
   | { kind: 'started'; pid: number }
-  /** The command could not be started. Nothing of it ran. `path` is what the step was about (may be ''). */
-  | { kind: 'failed'; step: Step; errno: number; path: string }
+  /** The command could not be started. Nothing of it ran. */
+  | { kind: 'failed'; step: Step; errno: number }
   /**
    * No keeper took the call. `unclear` false: provably nothing ran. true: it cannot be known.
    * `tried` says what was attempted, for the error message.

@@ -57,7 +57,7 @@ pub fn start_behind_guard(
 ) -> Result<Gated, NotRun> {
     let not_started = |error: io::Error| NotRun::NotStarted { step: Step::Helper, error };
     let mut bytes = Vec::new();
-    ToKeeper::put_spec(&mut bytes, spec);
+    ToKeeper::put_spec(&mut bytes, spec).map_err(|unfit| NotRun::from(Failure::from(unfit)))?;
     let mut decoder = Decoder::default();
     decoder.feed(&bytes);
     let frame = decoder.next_frame().ok().flatten();

@@ -297,11 +297,11 @@ impl Keeper {
         let wanted = spec.descriptors as usize;
         if self.descriptors.len() < wanted {
             self.descriptors.clear();
-            return self.refuse(Step::Stdio, libc::EBADF, Vec::new());
+            return self.refuse(Step::Stdio, libc::EBADF);
         }
         let descriptors: Vec<OwnedFd> = self.descriptors.drain(..wanted).collect();
         if spec.places().len() > MOST_PLACES {
-            return self.refuse(Step::Stdio, libc::EMFILE, Vec::new());
+            return self.refuse(Step::Stdio, libc::EMFILE);
         }
         // Before the commitment: a keeper lost between the two has the helper's report.
         self.setup.slot.set(Class::Contained);
@@ -356,7 +356,7 @@ impl Keeper {
                 });
             }
             Err(error) => {
-                self.refuse(Step::Helper, error.raw_os_error().unwrap_or(libc::EAGAIN), Vec::new());
+                self.refuse(Step::Helper, error.raw_os_error().unwrap_or(libc::EAGAIN));
             }
         }
         // The new process has copies of its own; ours would hold pipes open.
@@ -367,8 +367,8 @@ impl Keeper {
     }
 
     /// Nothing was started and nothing is left.
-    fn refuse(&mut self, step: Step, errno: i32, path: Vec<u8>) {
-        FromKeeper::Failed { step, errno, path }.put(&mut self.outbox);
+    fn refuse(&mut self, step: Step, errno: i32) {
+        FromKeeper::Failed { step, errno }.put(&mut self.outbox);
         let facts = facts(&Brood::default(), self.mechanism(), Outcome::Ended, Reason::NotStarted, 0);
         FromKeeper::Ended(facts).put(&mut self.outbox);
     }
@@ -463,8 +463,7 @@ impl Call {
         match failure {
             None => FromKeeper::Started.put(outbox),
             Some(Failure { step, errno }) => {
-                let path = starting.plan.path(step);
-                FromKeeper::Failed { step, errno, path }.put(outbox);
+                FromKeeper::Failed { step, errno }.put(outbox);
                 // It is on its way out; there is no exit to report.
                 self.exited = true;
                 self.ending =

@@ -23,7 +23,7 @@ use crate::classes::Classes;
 use crate::commitment::Commitment;
 use crate::keeper::{self, BUDGET};
 use crate::socket::{self, Outbox, Received};
-use crate::sys::{self, Attributes, ChildrenFile, Forked, Look, Parent, Pid, Sender, SignalSource};
+use crate::sys::{self, Attributes, ChildrenFile, Failure, Forked, Look, Parent, Pid, Sender, SignalSource};
 
 /// timeout(1): the time was up.
 const TIMED_OUT: u8 = 124;
@@ -234,7 +234,11 @@ impl Runner {
 
     /// Has the keeper start the command, and waits until all of it is ended or that cannot be shown.
     pub fn run(&mut self, order: &Order<'_>) -> Option<EndFacts> {
-        self.send_spec(order);
+        if let Err(Failure { step, errno }) = self.send_spec(order) {
+            self.failure = Some((step, errno));
+            self.dismiss_keeper();
+            return None;
+        }
         let facts = self.wait();
         if facts.as_ref().is_some_and(|facts| facts.outcome != Outcome::Survivors) {
             self.dismiss_keeper();
@@ -242,7 +246,7 @@ impl Runner {
         facts
     }
 
-    fn send_spec(&mut self, order: &Order<'_>) {
+    fn send_spec(&mut self, order: &Order<'_>) -> Result<(), Failure> {
         let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // The keeper stands where we do, and needs none where we may not search our own.
         let descriptors: Vec<OwnedFd> = rustix::fs::open(".", directory, Mode::empty()).into_iter().collect();
@@ -269,10 +273,11 @@ impl Runner {
             same_group: self.stand.terminal_group.is_some(),
         };
         let mut bytes = Vec::new();
-        ToKeeper::put_spec(&mut bytes, &spec);
+        ToKeeper::put_spec(&mut bytes, &spec)?;
         self.outbox.push(bytes, descriptors);
         // A keeper that is lost by now is found to be that when it is waited for.
         let _ = self.outbox.flush(self.control.as_fd());
+        Ok(())
     }
 
     /// Until the keeper's last word, or until the brood of a lost keeper is ended.
@@ -429,11 +434,6 @@ impl Runner {
     /// What the outcome means for our own end. `ourselves`: the status for what is holdfast's own failure.
     pub fn verdict(&self, facts: Option<EndFacts>, program: &OsStr, ourselves: u8) -> Verdict {
         let program = program.to_string_lossy();
-        let Some(facts) = facts else {
-            let rest = if self.swept { "everything that the command started was ended" } else { NOT_ALL };
-            say(&format!("the keeper was lost; {rest}"));
-            return Verdict::Code(ourselves);
-        };
         if let Some((step, errno)) = self.failure {
             let error = io::Error::from_raw_os_error(errno);
             say(&format!("cannot run '{program}': {}: {error}", step.as_str()));
@@ -443,6 +443,11 @@ impl Runner {
                 _ => ourselves,
             });
         }
+        let Some(facts) = facts else {
+            let rest = if self.swept { "everything that the command started was ended" } else { NOT_ALL };
+            say(&format!("the keeper was lost; {rest}"));
+            return Verdict::Code(ourselves);
+        };
         if matches!(facts.outcome, Outcome::Survivors | Outcome::Unconfirmed) {
             say(NOT_ALL);
         }

@@ -131,7 +131,7 @@ impl Word {
     fn message(self) -> FromKeeper {
         match self {
             Word::Started => FromKeeper::Started,
-            Word::Failed => FromKeeper::Failed { step: Step::Program, errno: 2, path: b"no".to_vec() },
+            Word::Failed => FromKeeper::Failed { step: Step::Program, errno: 2 },
             Word::Exited => FromKeeper::Exited { exit: Exit::Code(CODE), usage: Usage::default() },
             Word::Taken => FromKeeper::Taken(Mechanism::Subreaper),
             Word::Stopped => FromKeeper::Stopped,

@@ -126,7 +126,6 @@ pub struct CallEvent {
     pub pid: Option<i32>,
     pub step: Option<&'static str>,
     pub errno: Option<i32>,
-    pub path: Option<String>,
     pub unclear: Option<bool>,
     pub tried: Option<String>,
     pub code: Option<i32>,
@@ -165,13 +164,9 @@ fn convert(event: Event) -> CallEvent {
     let none = CallEvent::default();
     match event {
         Event::Started(pid) => CallEvent { kind: "started", pid: Some(pid.unwrap_or(0)), ..none },
-        Event::Failed { step, errno, path } => CallEvent {
-            kind: "failed",
-            step: Some(step.as_str()),
-            errno: Some(errno),
-            path: Some(text(&path)),
-            ..none
-        },
+        Event::Failed { step, errno } => {
+            CallEvent { kind: "failed", step: Some(step.as_str()), errno: Some(errno), ..none }
+        }
         Event::Refused { unclear, errno, tried } => CallEvent {
             kind: "refused",
             unclear: Some(unclear),

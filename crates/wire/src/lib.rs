@@ -5,7 +5,8 @@
 //! and shake hands on one version, so the format has no options and no compatibility rules.
 //!
 //! This crate does no I/O and has no unsafe code. Whatever bytes arrive, decoding gives a message or an
-//! [`Error`]; an end that meets an error treats its peer as lost.
+//! [`Error`]; an end that meets an error treats its peer as lost. So nothing is written that the other end would not
+//! read: a spec is checked before ([`Unfit`]), and what a keeper or helper reports is bounded.
 
 #![forbid(unsafe_code)]
 
@@ -19,13 +20,24 @@ pub use message::{
     By, EndFacts, Exit, FromHelper, FromKeeper, Mechanism, Outcome, ProcessInfo, Reason, Step, ToHelper,
     ToKeeper, Usage,
 };
-pub use spec::{Background, NO_DESCRIPTOR, Spec, SpecView};
+pub use spec::{Background, MAX_NAME, MAX_STRINGS, NO_DESCRIPTOR, Spec, SpecView};
 
 /// The version that both ends of a socket must agree on.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Processes named in a report, at most. The rest is only counted.
 pub const MAX_NAMED: usize = 64;
+/// Bytes of a process's name in a report, at most.
+pub const MAX_PROCESS_NAME: usize = 64;
+
+/// Why a spec cannot be sent, with the step of a start that it would have failed in. Nothing was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// A name, or arguments and environment, are longer than a frame holds, and than any system takes.
+    TooLong(Step),
+    /// A name holds a NUL, or a place has no descriptor.
+    Invalid(Step),
+}
 
 /// Bytes that are not a message of this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

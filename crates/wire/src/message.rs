@@ -2,7 +2,7 @@
 
 use crate::bytes::{Reader, put_string};
 use crate::frame::{Frame, put_frame};
-use crate::{Error, Spec, SpecView};
+use crate::{Error, MAX_PROCESS_NAME, Spec, SpecView, Unfit};
 
 /// The kinds, one number space for all directions, so that a frame on the wrong socket is never taken for
 /// another.
@@ -180,7 +180,7 @@ impl Usage {
 pub struct ProcessInfo {
     /// Its pid at the time.
     pub pid: i32,
-    /// Its name as the kernel keeps it (15 bytes), or empty.
+    /// Its name as the kernel keeps it (15 bytes on Linux), or empty. Cut at [`MAX_PROCESS_NAME`].
     pub name: Vec<u8>,
 }
 
@@ -237,7 +237,7 @@ fn put_processes(into: &mut Vec<u8>, list: &[ProcessInfo]) {
     into.extend((list.len() as u32).to_le_bytes());
     for process in list {
         into.extend(process.pid.to_le_bytes());
-        put_string(into, &process.name);
+        put_string(into, &process.name[..process.name.len().min(MAX_PROCESS_NAME)]);
     }
 }
 
@@ -295,9 +295,11 @@ impl ToKeeper {
         Ok(message)
     }
 
-    /// Appends a spec's frame.
-    pub fn put_spec(into: &mut Vec<u8>, spec: &Spec<'_>) {
+    /// Appends a spec's frame, or nothing and why it cannot be one.
+    pub fn put_spec(into: &mut Vec<u8>, spec: &Spec<'_>) -> Result<(), Unfit> {
+        spec.check()?;
         put_frame(into, kind::SPEC, |into| spec.put(into));
+        Ok(())
     }
 
     /// Appends a signal's frame.
@@ -338,8 +340,6 @@ pub enum FromKeeper {
         step: Step,
         /// The system's code.
         errno: i32,
-        /// What the step was about: a path, or empty.
-        path: Vec<u8>,
     },
     /// The first process ended.
     Exited {
@@ -362,11 +362,7 @@ impl FromKeeper {
         let mut reader = Reader(&frame.payload);
         let message = match frame.kind {
             kind::STARTED => FromKeeper::Started,
-            kind::FAILED => FromKeeper::Failed {
-                step: Step::read(&mut reader)?,
-                errno: reader.i32()?,
-                path: reader.string()?.to_vec(),
-            },
+            kind::FAILED => FromKeeper::Failed { step: Step::read(&mut reader)?, errno: reader.i32()? },
             kind::EXITED => {
                 let exit = match reader.u8()? {
                     0 => Exit::Code(reader.i32()?),
@@ -388,10 +384,9 @@ impl FromKeeper {
     pub fn put(&self, into: &mut Vec<u8>) {
         match self {
             FromKeeper::Started => put_frame(into, kind::STARTED, |_| ()),
-            FromKeeper::Failed { step, errno, path } => put_frame(into, kind::FAILED, |into| {
+            FromKeeper::Failed { step, errno } => put_frame(into, kind::FAILED, |into| {
                 into.push(*step as u8);
                 into.extend(errno.to_le_bytes());
-                put_string(into, path);
             }),
             FromKeeper::Exited { exit, usage } => put_frame(into, kind::EXITED, |into| {
                 let (tag, number) = match exit {

@@ -3,11 +3,18 @@
 use std::ffi::CStr;
 use std::ops::Range;
 
-use crate::Error;
 use crate::bytes::{Reader, put_string};
+use crate::frame::MAX_SPEC;
+use crate::message::Step;
+use crate::{Error, Unfit};
 
 /// A place of stdio without a descriptor: `/dev/null`.
 pub const NO_DESCRIPTOR: u8 = u8::MAX;
+
+/// Longest program name and working directory of a spec, in bytes. No system takes so much.
+pub const MAX_NAME: usize = 64 * 1024;
+/// Most bytes of a spec's arguments, environment and places together: [`MAX_SPEC`] without the names and the rest.
+pub const MAX_STRINGS: usize = MAX_SPEC - 2 * MAX_NAME - 1024;
 
 /// What becomes of what is left when the command exits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +66,26 @@ pub struct Spec<'a> {
 }
 
 impl Spec<'_> {
+    /// Whether the other end can read it. An end that meets a frame which it cannot read takes its peer for lost, so
+    /// what cannot be read must not be sent.
+    pub(crate) fn check(&self) -> Result<(), Unfit> {
+        for (step, name) in [(Step::Cwd, self.cwd), (Step::Program, self.file)] {
+            if name.len() > MAX_NAME {
+                return Err(Unfit::TooLong(step));
+            }
+            if name.contains(&0) {
+                return Err(Unfit::Invalid(step));
+            }
+        }
+        if !are_valid(self.places, self.descriptors) {
+            return Err(Unfit::Invalid(Step::Stdio));
+        }
+        if self.args.len() + self.env.len() + self.places.len() > MAX_STRINGS {
+            return Err(Unfit::TooLong(Step::Arguments));
+        }
+        Ok(())
+    }
+
     pub(crate) fn put(&self, into: &mut Vec<u8>) {
         into.extend(self.descriptors.to_le_bytes());
         put_optional(into, self.umask);
@@ -160,9 +187,7 @@ impl SpecView {
         let args = range(true)?;
         let env = range(true)?;
         reader.end()?;
-        let valid = bytes[places.clone()]
-            .iter()
-            .all(|&index| index == NO_DESCRIPTOR || u32::from(index) < descriptors);
+        let valid = are_valid(&bytes[places.clone()], descriptors);
         if !valid || single(&bytes[file.clone()]).is_none() || single(&bytes[cwd.clone()]).is_none() {
             return Err(Error::Malformed);
         }
@@ -212,6 +237,10 @@ impl SpecView {
     pub fn places(&self) -> &[u8] {
         &self.bytes[self.places.clone()]
     }
+}
+
+fn are_valid(places: &[u8], descriptors: u32) -> bool {
+    places.iter().all(|&index| index == NO_DESCRIPTOR || u32::from(index) < descriptors)
 }
 
 fn single(bytes: &[u8]) -> Option<&CStr> {

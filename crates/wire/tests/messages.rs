@@ -4,7 +4,8 @@ mod common;
 
 use common::{READERS, Reader, corpus, facts, frames, from_helper, from_keeper, process, read, spec};
 use holdfast_wire::{
-    Background, EndFacts, Error, Frame, FromHelper, FromKeeper, MAX_NAMED, Spec, ToHelper, ToKeeper,
+    Background, EndFacts, Error, Frame, FromHelper, FromKeeper, MAX_MESSAGE, MAX_NAME, MAX_NAMED,
+    MAX_PROCESS_NAME, MAX_STRINGS, NO_DESCRIPTOR, Spec, Step, ToHelper, ToKeeper, Unfit,
 };
 
 fn one_frame(bytes: &[u8]) -> Frame {
@@ -15,7 +16,7 @@ fn one_frame(bytes: &[u8]) -> Frame {
 
 fn spec_bytes(spec: &Spec<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    ToKeeper::put_spec(&mut bytes, spec);
+    ToKeeper::put_spec(&mut bytes, spec).unwrap();
     bytes
 }
 
@@ -120,21 +121,73 @@ fn a_large_spec_comes_back() {
     assert_eq!(view.args().nth(1).unwrap().to_bytes().len(), 3 << 20);
 }
 
+fn refusal(spec: &Spec<'_>) -> Option<Unfit> {
+    let mut bytes = b"before".to_vec();
+    let refusal = ToKeeper::put_spec(&mut bytes, spec).err();
+    assert!(refusal.is_none() || bytes == b"before", "something was written");
+    refusal
+}
+
 /// A keeper would start something else than was meant, or from a place that it was not given.
 #[test]
-fn a_spec_that_contradicts_itself_is_refused() {
-    let wrong = [
-        Spec { places: &[3], ..spec() },
-        Spec { descriptors: 0, places: &[0], ..spec() },
-        Spec { file: b"s\0h", ..spec() },
-        Spec { cwd: b"some\0where", ..spec() },
+fn a_spec_that_contradicts_itself_is_not_written_and_not_read() {
+    let wrong: [(Spec<'_>, Step, &[u8], &[u8]); 3] = [
+        (
+            Spec { places: &[NO_DESCRIPTOR, 1, 3], ..spec() },
+            Step::Stdio,
+            &[NO_DESCRIPTOR, 1, 2],
+            &[255, 1, 3],
+        ),
+        (Spec { file: b"s\0h", ..spec() }, Step::Program, b"\x03\0\0\0sh\0", b"\x03\0\0\0s\0\0"),
+        (Spec { cwd: b"some\0where", ..spec() }, Step::Cwd, b"some/where", b"some\0where"),
     ];
-    for spec in &wrong {
-        let frame = one_frame(&spec_bytes(spec));
-        assert_eq!(ToKeeper::decode(frame).err(), Some(Error::Malformed), "{spec:?}");
+    for (spec_to_write, step, right, wrong) in wrong {
+        assert_eq!(refusal(&spec_to_write), Some(Unfit::Invalid(step)));
+        // Written by something else all the same.
+        let places: &[u8] = if step == Step::Stdio { right } else { &[] };
+        let mut frame = one_frame(&spec_bytes(&Spec { places, ..spec() }));
+        let at = frame.payload.windows(right.len()).position(|window| window == right).unwrap();
+        frame.payload[at..at + wrong.len()].copy_from_slice(wrong);
+        assert_eq!(ToKeeper::decode(frame).err(), Some(Error::Malformed), "{step:?}");
     }
+    assert_eq!(refusal(&Spec { descriptors: 0, places: &[0], ..spec() }), Some(Unfit::Invalid(Step::Stdio)));
     for right in [Spec { places: &[2], ..spec() }, Spec { descriptors: 0, places: &[], ..spec() }] {
         assert!(ToKeeper::decode(one_frame(&spec_bytes(&right))).is_ok(), "{right:?}");
+    }
+}
+
+/// What is written can be read at every limit; what is beyond one is not written, and the step says which.
+#[test]
+fn a_spec_is_written_up_to_its_limits_and_never_beyond() {
+    let name = |length: usize| vec![b'n'; length];
+    let (most, many) = (name(MAX_NAME), vec![b'x'; MAX_STRINGS + 1]);
+    let beyond = name(MAX_NAME + 1);
+    let (args, env) = (MAX_STRINGS / 2, MAX_STRINGS - MAX_STRINGS / 2 - spec().places.len());
+    for largest in [
+        Spec { file: &most, cwd: &most, args: &many[..args], env: &many[..env], ..spec() },
+        Spec { file: b"", cwd: b"", args: b"", env: b"", ..spec() },
+        Spec { args: b"\0\0\0", env: b"=\0\0A", ..spec() },
+        Spec { file: b"\xff/\xfe", cwd: b"\xc3\x28", ..spec() },
+        Spec { descriptors: u32::MAX, places: &[0, 254, NO_DESCRIPTOR], ..spec() },
+    ] {
+        assert!(refusal(&largest).is_none());
+        let ToKeeper::Spec(view) = ToKeeper::decode(one_frame(&spec_bytes(&largest))).unwrap() else {
+            panic!("not a spec");
+        };
+        assert_eq!((view.file().to_bytes(), view.cwd().to_bytes()), (largest.file, largest.cwd));
+        assert_eq!(view.places(), largest.places);
+    }
+    let rest = MAX_STRINGS - spec().places.len();
+    for (spec, step) in [
+        (Spec { file: &beyond, ..spec() }, Step::Program),
+        (Spec { cwd: &beyond, ..spec() }, Step::Cwd),
+        (Spec { file: &beyond, cwd: &beyond, args: &many, ..spec() }, Step::Cwd),
+        (Spec { file: &beyond, args: &many, ..spec() }, Step::Program),
+        (Spec { args: &many[..rest + 1], env: b"", ..spec() }, Step::Arguments),
+        (Spec { env: &many[..rest + 1], args: b"", ..spec() }, Step::Arguments),
+        (Spec { args: &many[..args + 1], env: &many[..env], ..spec() }, Step::Arguments),
+    ] {
+        assert_eq!(refusal(&spec), Some(Unfit::TooLong(step)));
     }
 }
 
@@ -218,6 +271,17 @@ fn a_report_names_no_more_than_the_limit() {
         panic!("not an end");
     };
     assert_eq!((read.leftovers.len(), read.survivors.len()), (MAX_NAMED, MAX_NAMED));
+
+    // Names likewise: however long, a report is no larger than a message may be.
+    let named = |count| vec![process(i32::MAX, &vec![0xff; 1 << 20]); count];
+    let long = EndFacts { leftovers: named(MAX_NAMED), survivors: named(MAX_NAMED), ..facts() };
+    let mut largest = Vec::new();
+    FromHelper::KeeperEnded { keeper: 1, facts: long }.put(&mut largest);
+    assert!(largest.len() < MAX_MESSAGE, "{}", largest.len());
+    let Ok(FromHelper::KeeperEnded { facts: read, .. }) = FromHelper::decode(&one_frame(&largest)) else {
+        panic!("not an end");
+    };
+    assert!(read.survivors.iter().all(|process| process.name == vec![0xff; MAX_PROCESS_NAME]));
 
     // More than that, by somebody who writes it all the same, is refused before it is read.
     let mut frame = one_frame(&bytes);

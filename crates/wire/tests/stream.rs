@@ -186,7 +186,7 @@ fn one_wrong_byte_never_panics() {
 #[test]
 fn every_value_of_every_byte_of_a_spec_never_panics() {
     let mut bytes = Vec::new();
-    ToKeeper::put_spec(&mut bytes, &spec());
+    ToKeeper::put_spec(&mut bytes, &spec()).unwrap();
     let payload = &bytes[5..];
     for at in 0..payload.len() {
         for value in 0..=u8::MAX {

@@ -40,8 +40,6 @@ pub enum Event {
         step: Step,
         /// The system's code.
         errno: i32,
-        /// What it was about.
-        path: Vec<u8>,
     },
     /// No keeper took the call.
     Refused {
@@ -119,10 +117,9 @@ impl Call {
     }
 
     /// A call that the host itself could not prepare.
-    pub fn failed(step: Step, error: &io::Error, cwd: &str) -> Call {
+    pub fn failed(step: Step, error: &io::Error) -> Call {
         let mut call = Call::new(PathBuf::new(), Vec::new(), Vec::new(), false);
-        let path = if step == Step::Cwd { cwd.into() } else { Vec::new() };
-        call.events.push_back(Event::Failed { step, errno: error.raw_os_error().unwrap_or(0), path });
+        call.events.push_back(Event::Failed { step, errno: error.raw_os_error().unwrap_or(0) });
         call.finish(facts(Outcome::Ended, Reason::NotStarted));
         call
     }
@@ -250,15 +247,18 @@ impl Call {
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(0);
                 if error.kind() == io::ErrorKind::Unsupported {
-                    let path = Vec::new();
-                    self.events.push_back(Event::Failed { step: Step::Stdio, errno: libc::ENOTSUP, path });
+                    self.events.push_back(Event::Failed { step: Step::Stdio, errno: libc::ENOTSUP });
                     return self.finish(facts(Outcome::Ended, Reason::NotStarted));
                 }
                 // std does not say which step failed.
                 let there =
                     spec.cwd().is_empty() || Path::new(OsStr::from_bytes(spec.cwd().to_bytes())).is_dir();
-                let (step, path) = if there { (Step::Program, spec.file()) } else { (Step::Cwd, spec.cwd()) };
-                self.events.push_back(Event::Failed { step, errno, path: path.to_bytes().to_vec() });
+                let step = match errno {
+                    libc::E2BIG => Step::Arguments,
+                    _ if there => Step::Program,
+                    _ => Step::Cwd,
+                };
+                self.events.push_back(Event::Failed { step, errno });
                 self.finish(facts(Outcome::Ended, Reason::NotStarted));
             }
         }
@@ -401,12 +401,12 @@ impl Call {
                 self.started = true;
                 self.events.push_back(Event::Started(self.pid));
             }
-            FromKeeper::Failed { step, errno, path } => {
+            FromKeeper::Failed { step, errno } => {
                 self.look_at_commitment();
                 self.pid = None;
                 self.started = true;
                 self.exited = true;
-                self.events.push_back(Event::Failed { step, errno, path });
+                self.events.push_back(Event::Failed { step, errno });
             }
             FromKeeper::Exited { exit, usage } => {
                 self.exited = true;

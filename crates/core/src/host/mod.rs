@@ -25,7 +25,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 
 use crate::socket;
-use crate::sys::{self, Attributes};
+use crate::sys::{self, Attributes, Failure};
 
 use call::Call;
 pub use call::Event;
@@ -180,7 +180,7 @@ impl Host {
             }
             Err((step, error)) => {
                 pipes.drain(..).flatten().for_each(|pipe| self.close(pipe));
-                Call::failed(step, &error, request.cwd)
+                Call::failed(step, &error)
             }
         };
         let (socket, watched) = call.socket();
@@ -247,7 +247,10 @@ impl Host {
             same_group: false,
         };
         let mut bytes = Vec::with_capacity(env.len() + request.args.len() + 256);
-        ToKeeper::put_spec(&mut bytes, &spec);
+        ToKeeper::put_spec(&mut bytes, &spec).map_err(|unfit| {
+            let Failure { step, errno } = unfit.into();
+            (step, io::Error::from_raw_os_error(errno))
+        })?;
         Ok((bytes, descriptors))
     }
 

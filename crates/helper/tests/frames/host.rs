@@ -44,7 +44,7 @@ impl Ground {
         };
         change(&mut spec);
         let mut bytes = Vec::new();
-        ToKeeper::put_spec(&mut bytes, &spec);
+        ToKeeper::put_spec(&mut bytes, &spec).unwrap();
         bytes
     }
 

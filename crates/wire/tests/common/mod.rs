@@ -129,7 +129,7 @@ pub fn from_keeper() -> Vec<FromKeeper> {
         list.push(FromKeeper::Exited { exit, usage: usage() });
     }
     for step in STEPS {
-        list.push(FromKeeper::Failed { step, errno: i32::MIN, path: b"/no/\xffsuch".to_vec() });
+        list.push(FromKeeper::Failed { step, errno: i32::MIN });
     }
     list.extend(every_facts().into_iter().map(FromKeeper::Ended));
     list
@@ -168,7 +168,7 @@ pub fn corpus() -> Vec<(Reader, Vec<u8>)> {
         bytes
     }
     let mut list = vec![
-        (Reader::Keeper, wire(|into| ToKeeper::put_spec(into, &spec()))),
+        (Reader::Keeper, wire(|into| ToKeeper::put_spec(into, &spec()).unwrap())),
         (
             Reader::Keeper,
             wire(|into| {
@@ -181,7 +181,7 @@ pub fn corpus() -> Vec<(Reader, Vec<u8>)> {
                     same_group: false,
                     ..spec()
                 };
-                ToKeeper::put_spec(into, &bare);
+                ToKeeper::put_spec(into, &bare).unwrap();
             }),
         ),
         (Reader::Keeper, wire(|into| ToKeeper::put_signal(into, 15, false))),

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-use holdfast_wire::{NO_DESCRIPTOR, SpecView, Step};
+use holdfast_wire::{NO_DESCRIPTOR, SpecView, Step, Unfit};
 use rustix::pipe::PipeFlags;
 
 use crate::commitment::Commitment;
@@ -78,7 +78,7 @@ pub struct Plan {
     status: RawFd,
     shared: Shared,
     /// Owns what the pointers above lead to.
-    spec: SpecView,
+    _spec: SpecView,
 }
 
 /// What a start needs beside the spec.
@@ -154,16 +154,7 @@ impl Plan {
             argv,
             shell_argv,
             envp,
-            spec,
-        }
-    }
-
-    /// What a failed step was about.
-    pub fn path(&self, step: Step) -> Vec<u8> {
-        match step {
-            Step::Cwd => self.spec.cwd().to_bytes().to_vec(),
-            Step::Program | Step::Interpreter => self.spec.file().to_bytes().to_vec(),
-            _ => Vec::new(),
+            _spec: spec,
         }
     }
 
@@ -184,7 +175,9 @@ fn candidates(spec: &SpecView) -> Vec<CString> {
         let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
         CString::new([folder, slash, file].concat()).ok()
     };
-    path.unwrap_or(DEFAULT_PATH).split(|&byte| byte == b':').filter_map(join).collect()
+    // What is too long for a path is passed over, and not the end of the search.
+    let folders = path.unwrap_or(DEFAULT_PATH).split(|&byte| byte == b':');
+    folders.filter(|folder| folder.len() < libc::PATH_MAX as usize).filter_map(join).collect()
 }
 
 /// A command that was cloned.
@@ -210,6 +203,17 @@ impl Failure {
         let [step, _, _, _, errno @ ..] = bytes;
         let step = STEPS.iter().copied().find(|&known| known as u8 == step).unwrap_or(Step::Helper);
         Failure { step, errno: i32::from_ne_bytes(errno) }
+    }
+}
+
+/// What no frame holds is more than the system takes, too, and is refused by the same name.
+impl From<Unfit> for Failure {
+    fn from(unfit: Unfit) -> Failure {
+        match unfit {
+            Unfit::TooLong(Step::Arguments) => Failure { step: Step::Arguments, errno: libc::E2BIG },
+            Unfit::TooLong(step) => Failure { step, errno: libc::ENAMETOOLONG },
+            Unfit::Invalid(step) => Failure { step, errno: libc::EINVAL },
+        }
     }
 }
 
