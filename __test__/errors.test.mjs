@@ -1,11 +1,12 @@
-import { spawnSync } from 'node:child_process'
+import { spawn as plain, spawnSync } from 'node:child_process'
 import { getEventListeners, once } from 'node:events'
 import { chmodSync, copyFileSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import test from 'ava'
 import { HoldfastError, run, running, spawn } from '../dist/index.js'
-import { until } from './support/facts.mjs'
+import { comm, stat, until } from './support/facts.mjs'
+import { compiled } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { HELPER } from './support/session.mjs'
 import { folder, suite } from './support/suite.mjs'
@@ -86,6 +87,76 @@ test('C60 a script without a first line runs as under child_process, by a shell'
   const { status, stdout } = spawnSync(script, ['word'], { encoding: 'utf8' })
   t.like(await run(script, ['word'], { env }), { exitCode: status, stdout })
   t.is(status, 5)
+})
+
+// ---- a program that was just written
+/** A program that another process holds open for writing, until `release()`. */
+async function busy(t, at) {
+  const holder = compiled(t, 'hold-open')
+  if (holder === undefined) return undefined
+  const program = join(at, 'program')
+  copyFileSync('/bin/echo', program)
+  const holding = plain(holder, [program], { env })
+  t.teardown(() => holding.kill('SIGKILL'))
+  const released = once(holding, 'exit')
+  await once(holding.stdout, 'data')
+  return { program, release: () => holding.stdin.end() && released }
+}
+
+/** On a busy machine the time may be up before anything else had its turn: then it is ETXTBSY, and tried once more. */
+async function beforeItIsUp(t, attempt) {
+  for (let round = 0; round < 30; round++) if (await attempt()) return t.pass()
+  return t.fail('never before the time was up')
+}
+
+test('C60 a program that was written a moment ago is tried again: by its own name, by PATH, as an interpreter', async (t) => {
+  const at = folder(t)
+  const script = file(join(at, 'script'), `#!${at}/program\n`, 0o755)
+  for (const [name, printed] of [
+    [join(at, 'program'), 'ran\n'],
+    ['program', 'ran\n'],
+    [script, `${script} ran\n`],
+  ])
+    await beforeItIsUp(t, async () => {
+      const held = await busy(t, at)
+      if (held === undefined) return true
+      const child = spawn(name, ['ran'], { env: { ...env, PATH: at } })
+      let text = ''
+      child.stdout.on('data', (data) => (text += data))
+      child.on('error', ({ code }) => (text = code))
+      // Before exec nothing else would sleep.
+      const isWaiting = () => comm(child.pid) === 'holdfast-helper' && stat(child.pid)?.state === 'S'
+      await until(() => isWaiting() || child.exitCode !== null, 'the first attempt')
+      await held.release()
+      await child.ended
+      t.true([printed, 'ETXTBSY'].includes(text), text)
+      return text === printed
+    })
+})
+
+test('C60 a program that stays open for writing is ETXTBSY, and the message says what to do', async (t) => {
+  const at = folder(t)
+  const held = await busy(t, at)
+  if (held === undefined) return
+  const error = await refusal(t, held.program)
+  t.like(error, { code: 'ETXTBSY', errno: -26, step: 'program', path: held.program })
+  t.regex(error.message, /is still open for writing/)
+  // The deadline holds while it is tried again, and so does an end that is asked for.
+  await beforeItIsUp(t, async () => {
+    const result = await run(held.program, [], { env, timeout: 1 }).catch((refused) => refused)
+    if (result.code === 'ETXTBSY') return false
+    t.like(result, { timedOut: true, signal: 'SIGTERM', ok: false })
+    return true
+  })
+  await beforeItIsUp(t, async () => {
+    const child = spawn(held.program, [], { env })
+    child.on('error', () => {})
+    const report = await child.end({ grace: 0 })
+    t.is(report.outcome, 'ended')
+    return report.reason === 'end'
+  })
+  await held.release()
+  t.is((await run(held.program, ['ran'], { env })).stdout, 'ran\n')
 })
 
 test('C61 an argument and an environment that are too long are named with their size', async (t) => {

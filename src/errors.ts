@@ -32,6 +32,7 @@ const ENOENT = 2
 const EACCES = 13
 const ENOEXEC = 8
 const EISDIR = 21
+const ETXTBSY = 26
 /** What libuv says where the system gave no number. */
 const UNKNOWN = 4094
 
@@ -138,6 +139,7 @@ function reasonOf(command: Named & { readonly env: string }, step: Step, errno: 
       const program = path === '' ? command.file : path
       if (errno === ENOENT || errno === ENOTDIR) return reasons.programMissing(program)
       if (errno === ENAMETOOLONG) return reasons.programTooLong(program)
+      if (errno === ETXTBSY) return reasons.programBusy(program)
       // execve(2) answers EACCES for both.
       if (errno === EISDIR || (errno === EACCES && isDirectory(program))) return reasons.programDirectory(program)
       if (errno === EACCES) return reasons.programNotExecutable(program)

@@ -44,6 +44,8 @@ export const START = {
   programDirectory: (path: string) => `the program ${shown(path)} is a directory`,
   programNotExecutable: (path: string) => `the program ${shown(path)} may not be executed`,
   programTooLong: (path: string) => `the name of the program is too long: ${shown(path)}`,
+  programBusy: (path: string) =>
+    `the program ${shown(path)} is still open for writing in some process; close it there before it is started`,
   programFormat: (path: string) => `the program ${shown(path)} has no format that this system executes`,
   programOther: (path: string) => `the program ${shown(path)} could not be executed`,
   interpreter: (path: string) =>

@@ -29,6 +29,9 @@ use super::raw::{self, syscall};
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 const SHELL: &CStr = c"/bin/sh";
 const STACK: usize = 64 * 1024;
+/// Pauses before a program that is still open for writing is tried again, in milliseconds. A program that was written a
+/// moment ago is held open by whatever another thread forked meanwhile, until that executes something.
+const BUSY_PAUSES: [i64; 6] = [1, 2, 4, 8, 16, 32];
 /// Places of stdio, at most. A few words of the new process's stack, of which every page counts for every keeper.
 pub const MOST_PLACES: usize = 64;
 
@@ -284,6 +287,12 @@ fn exit() -> ! {
     }
 }
 
+/// nanosleep(2). The signals that end a call end it, too: none is blocked or ignored by then.
+fn sleep(milliseconds: i64) {
+    let time = [0, milliseconds * 1_000_000];
+    let _ = call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]);
+}
+
 type Errno = i32;
 
 fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
@@ -484,10 +493,19 @@ impl Child<'_> {
         let mut worst = Failure { step: Step::Program, errno: libc::ENOENT };
         for candidate in &plan.candidates {
             let path = candidate.as_ptr() as usize;
-            let exec = |path: usize, argv: &[*const c_char]| {
-                call(libc::SYS_execve, [path, argv.as_ptr() as usize, plan.envp.as_ptr() as usize, 0, 0, 0])
+            let exec = || {
+                let args = [path, plan.argv.as_ptr() as usize, plan.envp.as_ptr() as usize, 0, 0, 0];
+                call(libc::SYS_execve, args).err()
             };
-            let Err(errno) = exec(path, &plan.argv) else { exit() };
+            let mut refused = exec();
+            for pause in BUSY_PAUSES {
+                if refused != Some(libc::ETXTBSY) {
+                    break;
+                }
+                sleep(pause);
+                refused = exec();
+            }
+            let Some(errno) = refused else { exit() };
             match errno {
                 libc::ENOENT => {
                     let there = [libc::AT_FDCWD as isize as usize, path, libc::F_OK as usize, 0, 0, 0];
