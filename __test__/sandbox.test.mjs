@@ -264,6 +264,28 @@ test('C52 clone3 is EPERM: the helper that was forked is as any other', async (t
   t.deepEqual(seen[1], seen[0])
 })
 
+// ---- no signal at the keeper's death
+test('C52 PR_SET_PDEATHSIG is EPERM: the start is refused, and the message names it', async (t) => {
+  const entered = enter(t, { rules: ['no-parent-death'] })
+  if (entered === undefined) return
+  const body = `
+    const facts = ({ code, step, ran, message }) => ({ code, step, ran, message })
+    report(await run('true').catch(facts))
+    report(await run('true', { background: 'keep' }).catch(facts))
+  `
+  const program = host(t, body, entered)
+  for (let call = 0; call < 2; call++) {
+    const { message, ...error } = await program.next()
+    t.deepEqual(error, { code: 'EPERM', step: 'helper', ran: false })
+    t.regex(message, /refuses prctl\(PR_SET_PDEATHSIG\)/)
+  }
+  const typed = spawnSync(entered.command[0], ['no-parent-death', '--', HELPER, '__run', 'true'], { encoding: 'utf8' })
+  t.deepEqual(
+    [typed.status, typed.stderr],
+    [125, "holdfast: cannot run 'true': parent-death signal: Operation not permitted (os error 1)\n"],
+  )
+})
+
 // ---- mechanism 'group'
 const GROUP = sandboxes['no subreaper']
 const SETTLED = 'until read -r name < /proc/$!/comm && [ "$name" = sleep ]; do :; done'

@@ -111,7 +111,7 @@ export function startError(
     code,
     errno: -errno,
     path: path === '' ? command.file : path,
-    step,
+    step: step === 'parent-death signal' ? 'helper' : step,
     ...spawnFacts(command),
   })
 }

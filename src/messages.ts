@@ -57,6 +57,8 @@ export const START = {
   limits: () => 'the limits could not be set',
   credentials: () => 'the user or group could not be taken on',
   helper: () => 'no process could be made for it',
+  'parent-death signal': () =>
+    'the system refuses prctl(PR_SET_PDEATHSIG), without which it could outlive a killed keeper; a sandbox that filters system calls must allow it',
 } as const
 
 export const startFailed = (file: string, code: string, reason: string) => `spawn ${brief(file)} ${code}: ${reason}`

@@ -12,7 +12,17 @@ export const Place = { ignore: -1, pipe: -2, stdout: -3 } as const
 /** Bits of a readiness word: `word >> 2` is the call or pipe. */
 export const Ready = { readable: 1, writable: 2 } as const
 
-export type Step = 'cwd' | 'program' | 'interpreter' | 'arguments' | 'stdio' | 'limits' | 'credentials' | 'helper'
+export type Step =
+  | 'cwd'
+  | 'program'
+  | 'interpreter'
+  | 'arguments'
+  | 'stdio'
+  | 'limits'
+  | 'credentials'
+  | 'helper'
+  /** A part of 'helper' that has a name of its own, so that the message can say what is refused. */
+  | 'parent-death signal'
 
 export interface NativeProcessInfo {
   pid: number

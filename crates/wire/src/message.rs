@@ -133,6 +133,8 @@ words! {
         Credentials = "credentials",
         /// The keeper's own work: clone, session, pin.
         Helper = "helper",
+        /// Asking the kernel for SIGKILL at the keeper's death.
+        ParentDeath = "parent-death signal",
     }
 }
 

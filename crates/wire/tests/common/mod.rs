@@ -18,7 +18,7 @@ pub const REASONS: [Reason; 7] = [
     Reason::KeeperGone,
     Reason::NotStarted,
 ];
-pub const STEPS: [Step; 8] = [
+pub const STEPS: [Step; 9] = [
     Step::Cwd,
     Step::Program,
     Step::Interpreter,
@@ -27,6 +27,7 @@ pub const STEPS: [Step; 8] = [
     Step::Limits,
     Step::Credentials,
     Step::Helper,
+    Step::ParentDeath,
 ];
 
 /// Which end reads a frame.

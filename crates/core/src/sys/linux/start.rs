@@ -220,7 +220,7 @@ impl From<Unfit> for Failure {
     }
 }
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step::Cwd,
     Step::Program,
     Step::Interpreter,
@@ -229,6 +229,7 @@ const STEPS: [Step; 8] = [
     Step::Limits,
     Step::Credentials,
     Step::Helper,
+    Step::ParentDeath,
 ];
 
 /// Clones the command. The plan and the stack must stay as they are until the status pipe has ended.
@@ -365,7 +366,7 @@ impl Child<'_> {
             raw::default_disposition(signal).map_err(step(Step::Helper))?;
         }
         call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0])
-            .map_err(step(Step::Helper))?;
+            .map_err(step(Step::ParentDeath))?;
         if call(libc::SYS_getppid, [0; 6]) != Ok(plan.parent as usize) {
             exit();
         }
