@@ -43,6 +43,8 @@ const sandboxes = {
   'clone3 becomes EPERM after a call': {
     before: "await run('true', { containment: 'best-effort' }); holdfast.resetHelper()",
   },
+  'no process shares memory': { rules: ['no-shared-clone'] },
+  'as under qemu-user': { rules: ['no-shared-clone', 'no-clone-parent', 'no-subreaper'], mechanism: 'group' },
   'no subreaper': { rules: ['no-subreaper'], mechanism: 'group' },
   'no subreaper, and all four': { rules: ['no-subreaper', ...STRICT], mechanism: 'group' },
 }
@@ -263,6 +265,38 @@ test('C52 clone3 is EPERM: the helper that was forked is as any other', async (t
   t.true(seen[0].kinds.length > 3)
   t.deepEqual(seen[1], seen[0])
 })
+
+// ---- no pin
+for (const [sandbox, rule] of Object.entries({
+  'no process shares memory': sandboxes['no process shares memory'],
+  'as under qemu-user': sandboxes['as under qemu-user'],
+  'no pin can be made': { rules: ['no-clone-parent'] },
+}))
+  test(`C52 ${sandbox}: a kept call holds its group until it is over`, async (t) => {
+    const entered = enter(t, rule)
+    if (entered === undefined) return
+    const { mechanism = 'subreaper' } = rule
+    const body = `
+      const script = 'sleep 50 & ' + ${JSON.stringify('until read -r name < /proc/$!/comm && [ "$name" = sleep ]; do :; done')} + '; echo $! $$'
+      for (const how of ['killGroup', 'end']) {
+        const child = spawn('bash', ['-c', script], { background: 'keep', stdio: ['ignore', 'pipe', 'ignore'] })
+        let text = ''
+        child.stdout.on('data', (data) => { text += data })
+        await require('node:events').once(child, 'exit')
+        await facts.until(() => text.endsWith('\\n'), 'the pids')
+        const [kept, first] = text.split(' ').map(Number)
+        const before = [facts.stat(first)?.state, facts.stat(first)?.pgrp === first, facts.isAlive(kept)]
+        if (how === 'end') child.end()
+        else child.killGroup('SIGTERM')
+        const { outcome, mechanism } = await child.ended
+        report([before, outcome, mechanism, facts.isAlive(kept), facts.stat(first) === undefined])
+      }
+    `
+    const program = host(t, body, { ...entered, first: IMPORT_FACTS })
+    // The first process is a zombie until then, in the pin's place.
+    for (let call = 0; call < 2; call++)
+      t.deepEqual(await program.next(), [['Z', true, true], 'ended', mechanism, false, true])
+  })
 
 // ---- no signal at the keeper's death
 test('C52 PR_SET_PDEATHSIG is EPERM: the start is refused, and the message names it', async (t) => {

@@ -502,9 +502,13 @@ impl Call {
         }
     }
 
-    /// The command is over, what it left runs on: the pin takes over the group.
+    /// The command is over, what it left runs on: the pin takes over the group. Where the system made none, the first
+    /// process stays unreaped in its place, as in other calls.
     fn keep(&mut self) {
         let pin = self.brood.own.get(1).copied();
+        if pin.is_none() && self.group.is_some() {
+            return;
+        }
         self.group = pin.map(|pin| Group::new(self.first, pin));
         self.brood.reap_one(self.first);
     }

@@ -4,7 +4,8 @@
 //! does not stand still while the new process is held up before exec (a dead network mount as working
 //! directory), so that its deadline holds. The price: both run at once in one memory. So the new process has a
 //! stack of its own, makes system calls without libc (see `raw`), allocates nothing, and writes nothing but
-//! [`Shared`]. The keeper keeps the [`Plan`] alive until the status pipe has ended.
+//! [`Shared`]. The keeper keeps the [`Plan`] alive until the status pipe has ended. Where the system has no such
+//! process the memory is copied, as by fork(2).
 //!
 //! The status pipe: a failure is written to it as step and errno; a successful exec closes it without a byte
 //! (it is close-on-exec).
@@ -236,14 +237,25 @@ const STEPS: [Step; 9] = [
 pub fn start(plan: &mut Box<Plan>, stack: &mut Stack) -> io::Result<Started> {
     let (status, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     plan.status = write_end.as_raw_fd();
+    let pid = clone(libc::CLONE_VM, plan, stack).or_else(|error| match error.raw_os_error() {
+        // qemu-user knows a thread and a fork and nothing between them; a filter may refuse what looks like neither.
+        Some(libc::EINVAL | libc::EPERM | libc::ENOSYS) => {
+            // Made there, it would not be known here.
+            plan.wants_pin = false;
+            clone(0, plan, stack)
+        }
+        _ => Err(error),
+    })?;
+    Ok(Started { pid, status })
+}
+
+/// The new process runs `enter` with this plan on this stack, in our memory or in a copy of it.
+fn clone(flags: i32, plan: &mut Box<Plan>, stack: &mut Stack) -> io::Result<Pid> {
     let argument = ptr::from_mut::<Plan>(plan).cast();
     // SAFETY: `enter` keeps to the rules of this module; stack and plan outlive the child's use of them, which
     // ends with exec or exit, and so with the status pipe.
-    let pid = unsafe { libc::clone(enter, stack.top(), libc::CLONE_VM | libc::SIGCHLD, argument) };
-    match Pid::new(pid) {
-        Some(pid) => Ok(Started { pid, status }),
-        None => Err(io::Error::last_os_error()),
-    }
+    let pid = unsafe { libc::clone(enter, stack.top(), flags | libc::SIGCHLD, argument) };
+    Pid::new(pid).ok_or_else(io::Error::last_os_error)
 }
 
 /// Forks the command, which waits at its gate. For a process with other threads, whose memory must not be shared with a
@@ -336,10 +348,10 @@ impl Child<'_> {
         let _ = call(libc::SYS_write, [plan.commitment as usize, (&raw const pid) as usize, 8, 0, 0, 0]);
         if plan.wants_pin {
             let pin = raw::pin();
-            if pin < 0 {
-                return Err(Failure { step: Step::Helper, errno: -pin as Errno });
+            // Without one the first process holds the group's number itself.
+            if pin > 0 {
+                plan.shared.pin.store(pin as i32, Ordering::Release);
             }
-            plan.shared.pin.store(pin as i32, Ordering::Release);
         }
         let cwd_fd = self.descriptors().map_err(step(Step::Stdio))?;
         if let Some(gate) = &plan.gate {
