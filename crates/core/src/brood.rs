@@ -4,9 +4,10 @@
 //! tree. It kills its children, their children become its own, and when none is left it asks waitid(2), which
 //! answers ECHILD: nothing is left below. That answer is the proof.
 //!
-//! Nothing is reaped while a live child is left. A zombie keeps its process slot, so whoever forks without pause under a
-//! limit runs out of slots. Only where all that was found is in the group, which one signal ends, the dead are reaped
-//! while others still die.
+//! Nothing is reaped during a fork storm. A zombie keeps its process slot, so what forks without pause under a limit runs
+//! out of slots. A storm is over when a pass finds no process that had not been sent SIGKILL before: then, and where all
+//! that was found is in the group, which one signal ends, the dead are reaped while others still die. Some die only
+//! after that: the first process of a pid namespace waits until its members are reaped.
 //!
 //! Passes are driven by SIGCHLD: a dying process hands over its children before it tells its parent.
 
@@ -15,10 +16,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{Exit, MAX_NAMED, ProcessInfo, Usage};
+use holdfast_wire::{By, EndFacts, Exit, MAX_NAMED, Mechanism, Outcome, ProcessInfo, Reason, Usage};
 
-use crate::group::hold_below;
+use crate::group::hold_listed;
 use crate::sys::{self, ChildrenFile, Delivery, Group, Handle, Kill, Look, Pid};
+
+/// From the first SIGKILL until survivors are reported.
+pub const BUDGET: Duration = Duration::from_secs(5);
 
 /// What is below this process.
 #[derive(Default)]
@@ -40,10 +44,10 @@ pub struct Brood {
     pub usage: Usage,
     /// Whether what is reaped counts as left over.
     pub recording: bool,
-    /// Left over and ended, the first [`MAX_NAMED`].
-    pub leftovers: Vec<ProcessInfo>,
-    /// Left over and ended, all.
-    pub leftover_count: u32,
+    /// Left over, the first [`MAX_NAMED`].
+    pub named: Vec<ProcessInfo>,
+    /// Left over, all.
+    pub counted: BTreeSet<Pid>,
 }
 
 /// After a reaping.
@@ -85,36 +89,73 @@ impl Brood {
         list
     }
 
-    /// The live processes below, for a report: children and deeper ones.
-    pub fn names(&self) -> Vec<ProcessInfo> {
-        let children = self.live(false);
-        let deeper = sys::descendants(&children).into_iter().map(|(pid, _)| pid);
-        let all = children.iter().copied().chain(deeper).filter(|pid| !self.own.contains(pid));
-        all.take(MAX_NAMED).map(sys::shown).collect()
+    /// The live processes below: children and deeper ones, the command's first one too.
+    pub fn survivors(&self) -> Vec<Pid> {
+        let mut all = self.live(false);
+        all.extend(sys::descendants(&all).into_iter().map(|(pid, _)| pid));
+        all
     }
 
-    /// Counts these as left over, unless they are the call's own: what is not our child we shall not reap.
-    pub fn note(&mut self, list: impl Iterator<Item = Pid>) {
-        for pid in list.filter(|pid| !self.own.contains(pid)).collect::<Vec<_>>() {
-            self.leftover_count += 1;
-            if self.leftovers.len() < MAX_NAMED {
-                self.leftovers.push(sys::shown(pid));
+    /// The live children.
+    pub fn children_left(&self) -> Vec<Pid> {
+        self.live(false)
+    }
+
+    /// Left over and ended: everything that was counted and is not among the survivors. Names of the first
+    /// [`MAX_NAMED`], and how many there are.
+    pub fn leftovers(&self, survivors: &[Pid]) -> (Vec<ProcessInfo>, u32) {
+        let lives = |raw: i32| survivors.iter().any(|pid| pid.raw() == raw);
+        let named = self.named.iter().filter(|process| !lives(process.pid)).cloned().collect();
+        let count = self.counted.iter().filter(|pid| !lives(pid.raw())).count();
+        (named, count as u32)
+    }
+
+    /// Counts these as left over, unless they are the call's own. For what is not our child: it may be reaped by its own
+    /// parent, or by the first process of a pid namespace.
+    pub fn note(&mut self, list: impl IntoIterator<Item = Pid>) {
+        for pid in list {
+            if self.recording
+                && !self.own.contains(&pid)
+                && self.counted.insert(pid)
+                && self.named.len() < MAX_NAMED
+            {
+                self.named.push(sys::shown(pid));
             }
         }
+    }
+
+    /// Holds those of the list, processes below our children each with its parent, that are outside the group. Counts all
+    /// of them as left over.
+    fn hold(&mut self, listed: &[(Pid, Pid)], group: Option<&Group>) -> (Vec<Pid>, BTreeMap<Pid, Handle>) {
+        let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
+        let is_root = |pid: Pid| sys::look(pid) != Look::NotOurs || in_group(pid);
+        let mut held = BTreeMap::new();
+        let found = hold_listed(listed, &mut held, is_root, in_group, |_| ());
+        self.note(listed.iter().map(|&(pid, _)| pid));
+        (found.new, held)
+    }
+
+    /// Holds everything below these children that is outside the group, if there is little below them. `None`: there is
+    /// more.
+    fn hold_few(&mut self, children: &[Pid], group: Option<&Group>) -> Option<BTreeMap<Pid, Handle>> {
+        if children.len() > SMALL_FAMILY {
+            return None;
+        }
+        let live: Vec<Pid> = children.iter().copied().filter(|&pid| sys::look(pid) == Look::Live).collect();
+        let listed = sys::few_descendants(&live, SMALL_FAMILY)?;
+        Some(self.hold(&listed, group).1)
     }
 
     /// Signals everything once: the group by its pin, the rest one by one, and wakes whoever is stopped, so that it can
     /// take the signal. The deeper ones first: they must be where they were found, and whoever has lost its parent to
     /// the signal is not.
-    pub fn signal_all(&self, group: Option<&Group>, signal: i32) {
+    pub fn signal_all(&mut self, group: Option<&Group>, signal: i32) {
         let signals = [signal, libc::SIGCONT];
         let children = self.live(false);
         let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
-        let is_root = |pid: Pid| sys::look(pid) != Look::NotOurs || in_group(pid);
-        let mut held = BTreeMap::new();
-        let found = hold_below(&children, &mut held, is_root, in_group, |_| ());
+        let (below, held) = self.hold(&sys::descendants(&children), group);
         let mut signalled = BTreeSet::new();
-        for pid in found.new.into_iter().rev() {
+        for pid in below.into_iter().rev() {
             // Every one of the signals, whatever became of the one before.
             if signals.iter().filter(|&&signal| held[&pid].signal(signal).is_ok()).count() > 0 {
                 signalled.insert(pid);
@@ -176,7 +217,7 @@ impl Brood {
 
     fn reap_everything(&mut self) -> Left {
         loop {
-            if self.recording && self.leftovers.len() < MAX_NAMED {
+            if self.recording && self.named.len() < MAX_NAMED {
                 match sys::peek_any() {
                     Ok(Some(pid)) => self.reap_one(pid),
                     Ok(None) => return Left::Some,
@@ -185,7 +226,7 @@ impl Brood {
                 continue;
             }
             match sys::reap_any() {
-                Ok(Some(reaped)) => self.count(reaped, None),
+                Ok(Some(reaped)) => self.count(reaped),
                 Ok(None) => return Left::Some,
                 Err(_) => return Left::Nothing,
             }
@@ -211,14 +252,13 @@ impl Brood {
 
     /// Reaps this zombie.
     pub fn reap_one(&mut self, pid: Pid) {
-        let named = self.recording && self.leftovers.len() < MAX_NAMED && !self.own.contains(&pid);
-        let name = named.then(|| sys::name(pid));
+        self.note([pid]);
         if let Some(reaped) = sys::reap(pid) {
-            self.count(reaped, name);
+            self.count(reaped);
         }
     }
 
-    fn count(&mut self, reaped: sys::Reaped, name: Option<Vec<u8>>) {
+    fn count(&mut self, reaped: sys::Reaped) {
         self.usage.add(reaped.usage);
         if self.own.contains(&reaped.pid) {
             if self.own.first() == Some(&reaped.pid) {
@@ -228,40 +268,72 @@ impl Brood {
             return;
         }
         if self.recording {
-            self.leftover_count += 1;
-            if let Some(name) = name {
-                self.leftovers.push(ProcessInfo { pid: reaped.pid.raw(), name });
-            }
+            self.counted.insert(reaped.pid);
         }
+    }
+}
+
+/// What a keeper reports of an end; `proof_time` in microseconds.
+pub fn facts(
+    brood: &Brood,
+    mechanism: Mechanism,
+    outcome: Outcome,
+    reason: Reason,
+    proof_time: u64,
+) -> EndFacts {
+    let survivors = if outcome == Outcome::Survivors { brood.survivors() } else { Vec::new() };
+    let (leftovers, leftover_count) = brood.leftovers(&survivors);
+    EndFacts {
+        outcome,
+        mechanism,
+        by: By::Keeper,
+        reason,
+        proof_time,
+        usage: brood.usage,
+        leftover_count,
+        leftovers,
+        survivors: survivors.into_iter().take(MAX_NAMED).map(sys::shown).collect(),
     }
 }
 
 /// How far the killing is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Go on at the next SIGCHLD.
+    /// Go on at the next SIGCHLD, or at [`Killing::next_time`].
     Waiting,
     /// Nothing is left: the proof.
     Done,
-    /// Every live child refuses to be signalled.
-    Denied,
+    /// The time is up, or every live child refuses to be signalled. It may be gone on with.
+    Survivors,
 }
 
-/// SIGKILL to everything until nothing is left.
+/// SIGKILL to everything until nothing is left: the one way in which keeper, spawn helper and runner end a brood.
 pub struct Killing {
     /// The first SIGKILL.
     pub since: Instant,
-    /// When to stop waiting.
-    pub deadline: Instant,
-    /// Signalled and not seen dead.
+    /// When what lives is a survivor.
+    deadline: Instant,
+    /// Children that accepted SIGKILL and were not seen dead.
     awaited: VecDeque<Pid>,
+    /// Everything that accepted SIGKILL and was not reaped: it forks no more.
+    hit: HashSet<Pid>,
     /// Zombies that were seen: until they are reaped they stay that.
     dead: HashSet<Pid>,
     /// To be signalled.
     below: VecDeque<Deeper>,
-    passes: u32,
+    /// Passes that found a process for the first time.
+    generations: u32,
+    is_first_pass: bool,
     last_pass: Instant,
-    /// See CALM_PASSES.
+    /// From one pass to the next.
+    pause: Duration,
+    /// When to look again although no SIGCHLD may come.
+    look_again: Option<Instant>,
+    /// The last SIGKILL that was accepted, or the last death.
+    last_success: Option<Instant>,
+    /// A child refused the signal in the last pass.
+    denied: bool,
+    /// See CALM_GENERATIONS.
     storm: bool,
 }
 
@@ -273,137 +345,236 @@ struct Deeper {
     held: Option<Rc<Handle>>,
 }
 
-/// A storm is what is not over after so many passes, and whoever was found alive outside of the group. Then nothing is
-/// reaped any more, and what is born meanwhile is not left alone until the last one is dead.
-const CALM_PASSES: u32 = 2;
+/// More passes than these that find a new process, or a live process outside the group, mean a fork storm. Then nothing
+/// is reaped before a pass finds no new process, and such a pass does not wait for the last death.
+const CALM_GENERATIONS: u32 = 2;
+/// A family of at most this many is found through the lists of children, before anything is signalled.
+const SMALL_FAMILY: usize = 32;
 /// Deeper processes in one pass, where the process table has to be read for each.
 const DESCENTS: u32 = 128;
-/// From one pass to the next in a storm.
-const STORM_PAUSE: Duration = Duration::from_millis(2);
+/// Shortest interval between passes.
+const PAUSE: Duration = Duration::from_millis(2);
+/// In the calm the interval is this many times what the last pass took, so that passes stay a small part of the work.
+const CALM_PAUSES: u32 = 8;
+/// Polling interval for processes below a child that refuses signals: their end brings no SIGCHLD.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(20);
+/// How long after the last success a process that refuses signals may take to exit by itself, as sudo(8) does when its
+/// terminal is gone.
+const REFUSAL_GRACE: Duration = Duration::from_millis(500);
+/// A process that accepted SIGKILL and only waits for a processor is no survivor. The deadline is moved by this much, and
+/// by no more than so many times.
+const STARVED: Duration = Duration::from_secs(1);
+const STARVED_AT_MOST: u32 = 30;
 
 impl Killing {
     /// Begins; nothing is signalled before [`advance`](Killing::advance).
-    pub fn new(deadline: Instant) -> Killing {
+    pub fn begin() -> Killing {
         let since = Instant::now();
         Killing {
             since,
-            deadline,
+            deadline: since + BUDGET,
             awaited: VecDeque::new(),
+            hit: HashSet::new(),
             dead: HashSet::new(),
             below: VecDeque::new(),
-            passes: 0,
+            generations: 0,
+            is_first_pass: true,
             last_pass: since,
+            pause: PAUSE,
+            look_again: None,
+            last_success: None,
+            denied: false,
             storm: false,
         }
     }
 
-    /// Goes as far as it gets without waiting. When it waits, somebody it has signalled is alive, whose end brings a
-    /// SIGCHLD.
+    /// When what lives is a survivor.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// When to call [`advance`](Killing::advance) again if no SIGCHLD comes before.
+    pub fn next_time(&self) -> Instant {
+        self.look_again.map_or(self.deadline, |time| time.min(self.deadline))
+    }
+
+    /// Goes as far as possible without waiting.
     pub fn advance(&mut self, brood: &mut Brood, group: Option<&Group>) -> Progress {
+        self.look_again = None;
         let mut by_number = false;
         let mut passed = false;
         loop {
-            if self.is_somebody_awaited(brood) {
-                let again = self.storm && !passed && self.last_pass.elapsed() >= STORM_PAUSE;
-                if !again {
-                    return Progress::Waiting;
-                }
+            if self.is_awaiting(brood) && (passed || self.last_pass.elapsed() < self.pause) {
+                // What died meanwhile may have left us children, or hold up others until it is reaped.
+                self.look_again = (!passed).then_some(self.last_pass + self.pause);
+                return self.waiting();
             }
             // One pass at each call even then: survivors are reported at the deadline, and pursued after it.
             if passed && Instant::now() >= self.deadline {
-                return Progress::Waiting;
+                return self.waiting();
             }
             passed = true;
-            self.passes += 1;
-            self.storm |= self.passes > CALM_PASSES;
-            let Found { listed, denied } = self.pass(brood, group, by_number);
-            self.last_pass = Instant::now();
+            let listed = self.pass(brood, group, by_number);
             if !self.awaited.is_empty() {
                 continue;
             }
-            if denied {
-                return Progress::Denied;
+            if self.denied {
+                return self.refused(brood, group);
             }
             self.dead.clear();
             if brood.reap() == Left::Nothing {
                 return Progress::Done;
             }
-            // Someone lives whom the table did not show.
+            // A live child that the table does not show.
             by_number = listed == 0 && brood.live(false).is_empty();
         }
     }
 
-    /// Takes those who have died off the list; in the calm they are reaped on the way, while others still die. One look
-    /// per wake-up and not one per process.
-    fn is_somebody_awaited(&mut self, brood: &mut Brood) -> bool {
+    /// Before the deadline, or as long as what accepted SIGKILL only waits for a processor.
+    fn waiting(&mut self) -> Progress {
+        let now = Instant::now();
+        if now < self.deadline {
+            return Progress::Waiting;
+        }
+        let is_starved = !self.awaited.is_empty() && self.awaited.iter().all(|&pid| sys::is_runnable(pid));
+        let is_quiet = self.generations <= CALM_GENERATIONS && !self.storm && !self.denied;
+        if is_starved && is_quiet && now < self.since + BUDGET + STARVED * STARVED_AT_MOST {
+            self.deadline = now + STARVED;
+            return Progress::Waiting;
+        }
+        Progress::Survivors
+    }
+
+    /// Every live child refuses the signal. What is below one and accepts it, and what exits by itself since others are
+    /// gone, gets the time for that.
+    fn refused(&mut self, brood: &mut Brood, group: Option<&Group>) -> Progress {
+        let held = brood.hold_few(&brood.live(false), group).unwrap_or_default();
+        let accepted = held.values().filter(|handle| handle.signal(libc::SIGKILL).is_ok()).count();
+        let now = Instant::now();
+        if accepted > 0 {
+            self.last_success = Some(now);
+        }
+        let has_grace = self.last_success.is_some_and(|last| now < last + REFUSAL_GRACE);
+        if !has_grace || now >= self.deadline {
+            return Progress::Survivors;
+        }
+        self.look_again = Some(now + REFUSAL_PAUSE);
+        Progress::Waiting
+    }
+
+    /// Takes the dead off the list; in the calm they are reaped on the way, while others still die. One look for each
+    /// wake-up and not one for each process.
+    fn is_awaiting(&mut self, brood: &mut Brood) -> bool {
         while let Some(&pid) = if self.storm { self.awaited.back() } else { self.awaited.front() } {
             if sys::look(pid) == Look::Live {
                 return true;
             }
+            self.last_success = Some(Instant::now());
             if self.storm {
                 self.awaited.pop_back();
             } else {
                 self.awaited.pop_front();
+                self.hit.remove(&pid);
                 brood.reap_if_left_over(pid);
             }
         }
         false
     }
 
-    /// Signals everyone who is found.
-    fn pass(&mut self, brood: &mut Brood, group: Option<&Group>, by_number: bool) -> Found {
-        // Once: whoever forks in a group that is sent SIGKILL has the signal before the child exists.
+    /// Signals every process that is found. Returns how many live children there were.
+    fn pass(&mut self, brood: &mut Brood, group: Option<&Group>, by_number: bool) -> usize {
+        let began = Instant::now();
+        let is_first = std::mem::take(&mut self.is_first_pass);
+        let known = self.hit.len();
+        let children = brood.found(by_number);
+        // Before anything is signalled: chains of parents hold until then.
+        let few = if is_first { brood.hold_few(&children, group) } else { None };
+        // Once: what forks in a group that is sent SIGKILL has the signal before the child exists.
         if let Some(group) = group
-            && (self.passes == 1 || brood.only_group)
+            && (is_first || brood.only_group)
         {
             group.signal(libc::SIGKILL);
         }
-        let mut result = Found { listed: 0, denied: false };
+        let mut listed = 0;
+        self.denied = false;
         self.awaited.clear();
-        for pid in brood.found(by_number) {
+        for pid in children {
             if self.dead.contains(&pid) {
                 continue;
             }
             match sys::kill_child(pid, libc::SIGKILL) {
                 Kill::Sent => {
                     self.awaited.push_back(pid);
-                    self.storm |= group.is_none_or(|group| sys::group_of(pid) != Some(group.id()));
+                    if self.hit.insert(pid) {
+                        self.storm |= group.is_none_or(|group| sys::group_of(pid) != Some(group.id()));
+                    }
                 }
-                Kill::Denied => result.denied = true,
-                Kill::Dead if self.storm => {
-                    self.dead.insert(pid);
-                    continue;
-                }
+                Kill::Denied => self.denied = true,
                 Kill::Dead => {
-                    brood.reap_if_left_over(pid);
+                    self.hit.remove(&pid);
+                    if self.storm {
+                        self.dead.insert(pid);
+                    } else {
+                        brood.reap_if_left_over(pid);
+                    }
                     continue;
                 }
                 Kill::NotOurs => continue,
             }
-            result.listed += 1;
+            listed += 1;
         }
-        // Whoever is deeper moves up. Where there are many that takes too long.
-        if self.passes == 1 || self.storm {
-            self.descend(brood, group);
+        match few {
+            Some(held) => self.kill_held(held),
+            // What is deeper moves up. Where there is much of it that takes too long.
+            None if is_first || self.storm => self.descend(brood, group, is_first),
+            None => (),
         }
-        result
+        if self.hit.len() > known {
+            self.generations += 1;
+            self.storm |= self.generations > CALM_GENERATIONS;
+            self.last_success = Some(began);
+        } else if self.storm {
+            self.calm_down(brood);
+        }
+        self.last_pass = Instant::now();
+        self.pause = if self.storm { PAUSE } else { PAUSE.max((self.last_pass - began) * CALM_PAUSES) };
+        listed
     }
-}
 
-impl Killing {
-    /// Signals deeper ones, each as soon as it is found: whoever forks without pause leaves us little time.
-    fn descend(&mut self, brood: &Brood, group: Option<&Group>) {
+    /// No process was found that had not been sent SIGKILL before: the storm is over. The dead are reaped although others
+    /// are still dying, since these may wait for just that: the first process of a pid namespace does not end before its
+    /// members are reaped, which are our children where their parents were outside of it (pid_namespaces(7)).
+    fn calm_down(&mut self, brood: &mut Brood) {
+        self.storm = false;
+        for pid in std::mem::take(&mut self.dead) {
+            self.hit.remove(&pid);
+            brood.reap_if_left_over(pid);
+        }
+    }
+
+    fn kill_held(&mut self, held: BTreeMap<Pid, Handle>) {
+        for (pid, handle) in held {
+            if handle.signal(libc::SIGKILL).is_ok() {
+                self.hit.insert(pid);
+                self.storm = true;
+            }
+        }
+    }
+
+    /// Signals deeper ones, each as soon as it is found: what forks without pause leaves us little time.
+    fn descend(&mut self, brood: &Brood, group: Option<&Group>, is_first: bool) {
         if let Some(&first) = brood.own.first()
             && let Some(signalled) =
                 sys::kill_family(self.awaited.iter().chain(&self.dead).copied(), first, group)
         {
-            self.storm |= signalled > 0;
+            self.storm |= !signalled.is_empty();
+            self.hit.extend(signalled);
             return;
         }
-        if self.passes == 1 {
+        if is_first {
             return;
         }
-        // Through the process table, which is slower: not for long, and on from where it stopped, since whoever was
+        // Through the process table, which is slower: not for long, and on from where it stopped, since what was
         // signalled may take its time to die.
         if self.below.is_empty() {
             let found = sys::below(self.awaited.make_contiguous(), false);
@@ -422,16 +593,11 @@ impl Killing {
             // Its children first: once it is gone they are elsewhere.
             let children = sys::below(&[pid], false);
             if handle.signal(libc::SIGKILL).is_ok() {
+                self.hit.insert(pid);
                 let handle = Rc::new(handle);
                 let deeper = |(pid, parent)| Deeper { pid, parent, held: Some(Rc::clone(&handle)) };
                 self.below.extend(children.into_iter().map(deeper));
             }
         }
     }
-}
-
-/// What a pass found alive.
-struct Found {
-    listed: usize,
-    denied: bool,
 }

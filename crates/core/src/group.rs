@@ -278,8 +278,19 @@ pub fn hold_below(
     reached: impl Fn(Pid) -> bool,
     follow: impl Fn(&Handle),
 ) -> Found {
+    hold_listed(&sys::descendants(roots), held, is_root, reached, follow)
+}
+
+/// The same for a list of processes, each with its parent, parents first.
+pub fn hold_listed(
+    listed: &[(Pid, Pid)],
+    held: &mut BTreeMap<Pid, Handle>,
+    is_root: impl Fn(Pid) -> bool,
+    reached: impl Fn(Pid) -> bool,
+    follow: impl Fn(&Handle),
+) -> Found {
     let mut found = Found::default();
-    for (pid, parent) in sys::descendants(roots) {
+    for &(pid, parent) in listed {
         // One of them may have started us.
         if reached(pid) || held.contains_key(&pid) || Pid::own() == Some(pid) {
             continue;

@@ -20,8 +20,8 @@ use holdfast_wire::{MAX_NAMED, Reason};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::arguments::{number_after, number_from};
+use crate::brood::BUDGET;
 use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, await_one, hold_each};
-use crate::keeper::BUDGET;
 use crate::runner::say;
 use crate::socket;
 use crate::stops::stop;
@@ -474,7 +474,7 @@ fn word(line: &str) -> Option<Word> {
 
 /// For a line of ours.
 fn name(pid: Pid) -> String {
-    String::from_utf8_lossy(&sys::name(pid)).replace(char::is_control, "?")
+    String::from_utf8_lossy(&sys::shown(pid).name).into_owned()
 }
 
 #[cfg(test)]

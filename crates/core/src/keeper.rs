@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use holdfast_wire::{
-    Background, By, Decoder, EndFacts, FromKeeper, MAX_NAMED, Mechanism, Outcome, Reason, SpecView, Step,
+    Background, Decoder, EndFacts, FromKeeper, MAX_NAMED, Mechanism, Outcome, Reason, SpecView, Step,
     ToKeeper,
 };
 use rustix::event::{PollFd, PollFlags};
 
-use crate::brood::{Brood, Killing, Left, Progress};
+use crate::brood::{Brood, Killing, Left, Progress, facts};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
 use crate::group::{GroupEnd, Hold, Live, end_pinned_group};
@@ -26,13 +26,11 @@ use crate::sys::{
     Surroundings,
 };
 
-/// From the first SIGKILL until survivors are reported.
-pub const BUDGET: Duration = Duration::from_secs(5);
 /// `started` waits so long for company: a command that ends at once costs its host one wake-up, not two.
 const HOLD_BACK: Duration = Duration::from_millis(1);
 
-/// Survivors are tried again so often, if nothing happens meanwhile.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Interval between further SIGKILLs to survivors.
+pub const AGAIN: Duration = Duration::from_secs(1);
 
 /// Without a subreaper the group is looked at so often, when it may be over.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -141,12 +139,12 @@ enum Stage {
     Grace(Instant),
     /// Nothing lives, no signal is needed.
     Settled,
-    Killing(Killing),
+    Killing(Box<Killing>),
 }
 
 impl Stage {
     fn killing() -> Stage {
-        Stage::Killing(Killing::new(Instant::now() + BUDGET))
+        Stage::Killing(Box::new(Killing::begin()))
     }
 }
 
@@ -183,7 +181,7 @@ impl Keeper {
             None => call.deadline,
             Some(Ending { stage: Stage::Grace(until), .. }) => Some(*until),
             Some(Ending { reported: true, .. }) => Some(now + AGAIN),
-            Some(Ending { stage: Stage::Killing(killing), .. }) => Some(killing.deadline),
+            Some(Ending { stage: Stage::Killing(killing), .. }) => Some(killing.next_time()),
             Some(Ending { stage: Stage::Settled, .. }) => None,
         };
         let look_at = call.starting.as_ref().map(|starting| starting.look_at).filter(|&time| time > now);
@@ -530,7 +528,7 @@ impl Call {
         if self.brood.only_group
             && let Some(Live::These(list)) = self.group.map(|group| Hold::Pin(group).live())
         {
-            self.brood.note(list.into_iter());
+            self.brood.note(list);
         }
         let stage = if settled {
             Stage::Settled
@@ -567,7 +565,8 @@ impl Call {
             return over.then(|| facts(brood, mechanism, Outcome::Ended, Reason::Exit, 0));
         };
         if let Stage::Grace(until) = *stage {
-            if brood.is_settled() {
+            // Some wait for that before they end, as the first process of a pid namespace for its members.
+            if brood.reap_adopted() || brood.is_settled() {
                 *stage = Stage::Settled;
             } else if Instant::now() < until && !(brood.only_group && is_empty(self.group.as_ref())) {
                 return None;
@@ -590,7 +589,7 @@ impl Call {
         };
         // Orphans are not ours without a subreaper, so that it is the group's end that counts, before it loses its pin.
         let group_end = match &self.group {
-            Some(group) if brood.only_group => end_pinned_group(group, killing.deadline),
+            Some(group) if brood.only_group => end_pinned_group(group, killing.deadline()),
             _ => GroupEnd::Unconfirmed,
         };
         let outcome = match killing.advance(brood, self.group.as_ref()) {
@@ -598,8 +597,8 @@ impl Call {
             // No child being left shows nothing about orphans.
             Progress::Done if brood.only_group && group_end != GroupEnd::Ended => Outcome::Unconfirmed,
             Progress::Done => Outcome::Ended,
-            Progress::Waiting if Instant::now() < killing.deadline => return None,
-            Progress::Waiting | Progress::Denied => Outcome::Survivors,
+            Progress::Waiting => return None,
+            Progress::Survivors => Outcome::Survivors,
         };
         let mut facts = facts(brood, mechanism, outcome, *reason, killing.since.elapsed().as_micros() as u64);
         if let GroupEnd::Survivors(list) = group_end {
@@ -635,18 +634,4 @@ impl Call {
 fn is_empty(group: Option<&Group>) -> bool {
     let look = |&group: &Group| Hold::Pin(group).live() == Live::These(Vec::new());
     group.is_some_and(|group| look(group) && look(group))
-}
-
-fn facts(brood: &Brood, mechanism: Mechanism, outcome: Outcome, reason: Reason, proof_time: u64) -> EndFacts {
-    EndFacts {
-        outcome,
-        mechanism,
-        by: By::Keeper,
-        reason,
-        proof_time,
-        usage: brood.usage,
-        leftover_count: brood.leftover_count,
-        leftovers: brood.leftovers.clone(),
-        survivors: if outcome == Outcome::Survivors { brood.names() } else { Vec::new() },
-    }
 }

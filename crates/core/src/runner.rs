@@ -18,10 +18,10 @@ use holdfast_wire::{Background, Decoder, EndFacts, Exit, FromKeeper, Outcome, Re
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 
-use crate::brood::{Brood, Killing, Progress};
+use crate::brood::{BUDGET, Brood, Killing, Progress};
 use crate::classes::Classes;
 use crate::commitment::Commitment;
-use crate::keeper::{self, BUDGET};
+use crate::keeper;
 use crate::socket::{self, Outbox, Received};
 use crate::sys::{self, Attributes, ChildrenFile, Failure, Forked, Look, Parent, Pid, Sender, SignalSource};
 
@@ -419,15 +419,14 @@ impl Runner {
         let own: Vec<Pid> = first.into_iter().chain([self.keeper]).collect();
         let only_session = self.had_children.then_some(first);
         let mut brood = Brood { own, outsiders: self.strangers.clone(), only_session, ..Brood::default() };
-        let mut killing = Killing::new(Instant::now() + BUDGET);
+        let mut killing = Killing::begin();
         loop {
-            let left = killing.deadline.saturating_duration_since(Instant::now());
             match killing.advance(&mut brood, None) {
                 Progress::Done => return !self.had_children,
-                Progress::Waiting if !left.is_zero() => (),
-                Progress::Waiting | Progress::Denied => return false,
+                Progress::Waiting => (),
+                Progress::Survivors => return false,
             }
-            self.await_signal(left);
+            self.await_signal(killing.next_time().saturating_duration_since(Instant::now()));
         }
     }
 

@@ -4,7 +4,7 @@
 //! It parses no spec and holds no descriptor of a call, so that what it forks holds none either. It leaves last:
 //! when the host is gone and the last keeper has left.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -12,12 +12,12 @@ use std::time::Instant;
 use holdfast_wire::{By, Decoder, EndFacts, FromHelper, Mechanism, Outcome, Reason, ToHelper, VERSION};
 use rustix::event::{PollFd, PollFlags};
 
-use crate::brood::{Brood, Killing, Progress};
+use crate::brood::{Brood, Killing, Progress, facts};
 use crate::classes::{Class, Classes, Slot};
 use crate::commitment::Commitment;
-use crate::keeper::{self, BUDGET};
+use crate::keeper::{self, AGAIN};
 use crate::socket::{self, Outbox, Received};
-use crate::sys::{self, Forked, Look, Pid, Sender, SignalSource};
+use crate::sys::{self, ChildrenFile, Forked, Kill, Pid, Sender, SignalSource};
 
 /// A stopped keeper is woken so often; then it counts as dead.
 const WAKINGS: u32 = 1_000;
@@ -47,8 +47,11 @@ pub fn serve(control: OwnedFd, lifeline: Option<OwnedFd>, subreaper: bool) -> io
         outbox: Outbox::default(),
         wanted: 0,
         host_gone: false,
-        keepers: Vec::new(),
+        keepers: BTreeMap::new(),
         sweep: None,
+        stuck: BTreeSet::new(),
+        pursued: None,
+        table: ChildrenFile::default(),
     };
     let mechanism = helper.mechanism();
     helper.send(&FromHelper::Hello { version: VERSION.into(), mechanism }, Vec::new());
@@ -60,7 +63,6 @@ pub fn serve(control: OwnedFd, lifeline: Option<OwnedFd>, subreaper: bool) -> io
 }
 
 struct Keeper {
-    pid: Pid,
     slot: Slot,
     wakings: u32,
 }
@@ -76,16 +78,21 @@ struct Helper {
     outbox: Outbox,
     wanted: u32,
     host_gone: bool,
-    keepers: Vec<Keeper>,
+    keepers: BTreeMap<Pid, Keeper>,
     /// The end of a lost keeper's brood. One at a time.
     sweep: Option<Sweep>,
+    /// Children that survived such an end. They are pursued, and are not taken for another brood's.
+    stuck: BTreeSet<Pid>,
+    /// When that was last done.
+    pursued: Option<Instant>,
+    /// For that.
+    table: ChildrenFile,
 }
 
 struct Sweep {
     keeper: Pid,
     brood: Brood,
     killing: Killing,
-    reported: bool,
 }
 
 impl Helper {
@@ -94,8 +101,8 @@ impl Helper {
     }
 
     fn turn(&mut self) -> io::Result<Option<Role>> {
-        if self.host_gone && self.keepers.is_empty() && self.sweep.as_ref().is_none_or(|sweep| sweep.reported)
-        {
+        let is_idle = self.keepers.is_empty() && self.sweep.is_none() && self.stuck.is_empty();
+        if self.host_gone && is_idle {
             return Ok(Some(Role::Over));
         }
         if self.wanted > 0 && !self.host_gone {
@@ -106,9 +113,15 @@ impl Helper {
         }
         self.wait();
         self.receive();
-        while self.children.take().is_some() {}
-        self.look_at_keepers();
-        self.advance_sweep();
+        let mut is_due = self.next_time().is_some_and(|time| time <= Instant::now());
+        while self.children.take().is_some() {
+            is_due = true;
+        }
+        if is_due {
+            self.wake_stopped_keepers();
+            self.advance_sweep();
+            self.pursue();
+        }
         let _ = self.outbox.flush(self.control.as_fd());
         Ok(None)
     }
@@ -121,12 +134,8 @@ impl Helper {
             sources.extend(self.lifeline.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         }
         let now = Instant::now();
-        let wait = match &self.sweep {
-            _ if self.wanted > 0 => Some(now),
-            Some(Sweep { reported: false, killing, .. }) => Some(killing.deadline),
-            _ => None,
-        };
-        let wait = wait.map(|time| time.saturating_duration_since(now));
+        let time = if self.wanted > 0 { Some(now) } else { self.next_time() };
+        let wait = time.map(|time| time.saturating_duration_since(now));
         let timeout = wait.and_then(|wait| rustix::event::Timespec::try_from(wait).ok());
         let _ = rustix::event::poll(&mut sources, timeout.as_ref());
     }
@@ -175,7 +184,7 @@ impl Helper {
         match made {
             Ok(((host_end, keeper_end), commitment, along, slot, Forked::Parent(pid))) => {
                 drop((keeper_end, commitment));
-                self.keepers.push(Keeper { pid, slot, wakings: 0 });
+                self.keepers.insert(pid, Keeper { slot, wakings: 0 });
                 self.send(&FromHelper::Keeper(pid.raw()), vec![host_end, along]);
             }
             Ok(((host_end, control), commitment, along, slot, Forked::Child)) => {
@@ -210,78 +219,89 @@ impl Helper {
         let _ = self.outbox.flush(self.control.as_fd());
     }
 
-    /// Wakes stopped keepers, takes note of one that died.
-    fn look_at_keepers(&mut self) {
-        for keeper in &mut self.keepers {
-            if sys::stopped(keeper.pid) {
-                keeper.wakings += 1;
-                let signal = if keeper.wakings > WAKINGS { libc::SIGKILL } else { libc::SIGCONT };
-                sys::kill_child(keeper.pid, signal);
-            }
+    /// When something is due without a frame or a SIGCHLD.
+    fn next_time(&self) -> Option<Instant> {
+        let pursuit = self.pursued.map(|time| time + AGAIN).filter(|_| !self.stuck.is_empty());
+        self.sweep.as_ref().map(|sweep| sweep.killing.next_time()).or(pursuit)
+    }
+
+    fn wake_stopped_keepers(&mut self) {
+        while let Some(pid) = sys::take_any_stop() {
+            let Some(keeper) = self.keepers.get_mut(&pid) else { continue };
+            keeper.wakings += 1;
+            let signal = if keeper.wakings > WAKINGS { libc::SIGKILL } else { libc::SIGCONT };
+            sys::kill_child(pid, signal);
         }
-        // One death at a time: what is unknown among our children then came from this keeper.
-        while self.sweep.as_ref().is_none_or(|sweep| sweep.reported) {
-            let Some(index) = self.keepers.iter().position(|keeper| sys::look(keeper.pid) != Look::Live)
-            else {
-                return;
-            };
-            let keeper = self.keepers.swap_remove(index);
-            sys::reap(keeper.pid);
-            if keeper.slot.get() == Class::Contained {
-                let brood = Brood { recording: true, ..Brood::default() };
-                let killing = Killing::new(Instant::now() + BUDGET);
-                self.sweep = Some(Sweep { keeper: keeper.pid, brood, killing, reported: false });
+    }
+
+    /// Reaps the dead until a keeper with a call is among them, whose brood is then to be ended. One death at a time: what
+    /// is unknown among our children came from that keeper.
+    fn take_deaths(&mut self) {
+        while self.sweep.is_none()
+            && let Ok(Some(pid)) = sys::peek_any()
+        {
+            sys::reap(pid);
+            // A child of no keeper is what an idle keeper left, or was stuck.
+            self.stuck.remove(&pid);
+            let Some(Keeper { slot, .. }) = self.keepers.remove(&pid) else { continue };
+            if slot.get() == Class::Contained {
+                let outsiders = self.keepers.keys().chain(&self.stuck).copied().collect();
+                let brood = Brood { recording: true, outsiders, ..Brood::default() };
+                self.sweep = Some(Sweep { keeper: pid, brood, killing: Killing::begin() });
             }
-            self.classes.release(keeper.slot);
+            self.classes.release(slot);
         }
     }
 
     fn advance_sweep(&mut self) {
-        let keepers: BTreeSet<Pid> = self.keepers.iter().map(|keeper| keeper.pid).collect();
-        let mechanism = self.mechanism();
-        let Some(sweep) = &mut self.sweep else {
-            self.reap_strays(keepers);
-            return;
-        };
-        sweep.brood.outsiders = keepers;
-        let outcome = match sweep.killing.advance(&mut sweep.brood, None) {
-            Progress::Done => Outcome::Ended,
-            Progress::Waiting if Instant::now() < sweep.killing.deadline => return,
-            Progress::Waiting | Progress::Denied => Outcome::Survivors,
-        };
-        let reported = std::mem::replace(&mut sweep.reported, true);
-        let facts = EndFacts {
-            outcome: if self.subreaper { outcome } else { Outcome::Unconfirmed },
-            mechanism,
-            by: By::Helper,
-            reason: Reason::KeeperGone,
-            proof_time: sweep.killing.since.elapsed().as_micros() as u64,
-            usage: sweep.brood.usage,
-            leftover_count: sweep.brood.leftover_count,
-            leftovers: sweep.brood.leftovers.clone(),
-            survivors: if outcome == Outcome::Survivors { sweep.brood.names() } else { Vec::new() },
-        };
-        let keeper = sweep.keeper.raw();
-        if outcome == Outcome::Ended {
-            self.sweep = None;
-        }
-        if !reported {
-            self.send(&FromHelper::KeeperEnded { keeper, facts }, Vec::new());
-        }
-        if self.sweep.is_none() {
-            // The next one may have been waiting.
-            self.look_at_keepers();
-            if self.sweep.is_some() {
-                self.advance_sweep();
+        self.take_deaths();
+        while let Some(mut sweep) = self.sweep.take() {
+            sweep.brood.outsiders.extend(self.keepers.keys());
+            let outcome = match sweep.killing.advance(&mut sweep.brood, None) {
+                Progress::Waiting => {
+                    self.sweep = Some(sweep);
+                    return;
+                }
+                Progress::Done => Outcome::Ended,
+                Progress::Survivors => Outcome::Survivors,
+            };
+            self.report(&sweep, outcome);
+            if outcome == Outcome::Survivors {
+                self.stuck.extend(sweep.brood.children_left());
+                self.pursued = Some(Instant::now());
             }
+            // The next one may have been waiting.
+            self.take_deaths();
         }
     }
 
-    /// A child of no keeper, when no brood is being ended, can only be what an idle keeper left: nothing that lives.
-    fn reap_strays(&mut self, keepers: BTreeSet<Pid>) {
-        if sys::peek_any().is_ok_and(|stray| stray.is_some_and(|pid| !keepers.contains(&pid))) {
-            let mut brood = Brood { outsiders: keepers, ..Brood::default() };
-            brood.reap_adopted();
+    fn report(&mut self, sweep: &Sweep, outcome: Outcome) {
+        let proof_time = sweep.killing.since.elapsed().as_micros() as u64;
+        let facts = facts(&sweep.brood, self.mechanism(), outcome, Reason::KeeperGone, proof_time);
+        let outcome = if self.subreaper { outcome } else { Outcome::Unconfirmed };
+        let facts = EndFacts { outcome, by: By::Helper, ..facts };
+        self.send(&FromHelper::KeeperEnded { keeper: sweep.keeper.raw(), facts }, Vec::new());
+    }
+
+    /// SIGKILL to what was stuck and to what it has left us, again and again. Not while a brood is ended: what is new
+    /// among our children is taken for that brood's.
+    fn pursue(&mut self) {
+        if self.stuck.is_empty() || self.sweep.is_some() {
+            return;
+        }
+        self.pursued = Some(Instant::now());
+        let unknown = sys::own_children(&mut self.table).unwrap_or_default();
+        let unknown: BTreeSet<Pid> = unknown.into_iter().chain(std::mem::take(&mut self.stuck)).collect();
+        for pid in unknown.into_iter().filter(|pid| !self.keepers.contains_key(pid)) {
+            match sys::kill_child(pid, libc::SIGKILL) {
+                Kill::Sent | Kill::Denied => {
+                    self.stuck.insert(pid);
+                }
+                Kill::Dead => {
+                    sys::reap(pid);
+                }
+                Kill::NotOurs => (),
+            }
         }
     }
 }

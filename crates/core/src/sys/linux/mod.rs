@@ -23,13 +23,13 @@ pub use mode::{
 pub use process::{
     Delivery, Group, Kill, Look, Parent, Pid, Reaped, await_end, give_group, group_of, handle_of_descendant,
     inspect, is_in_our_session, kill_child, kill_family, look, look_behind, peek_any, pidfd_of_child,
-    pidfd_of_parent, reap, reap_any, reap_behind, session_of, stopped,
+    pidfd_of_parent, reap, reap_any, reap_behind, session_of, stopped, take_any_stop,
 };
 pub use shared::SharedBytes;
 pub use start::{Failure, Gate, MOST_PLACES, PASSED, Plan, Stack, Started, Surroundings, fork_gated, start};
 pub use table::{
-    ChildrenFile, LiveMembers, Turn, below, children_by_number, descendants, live_members, name,
-    own_children, shown,
+    ChildrenFile, LiveMembers, Turn, below, children_by_number, descendants, few_descendants, is_runnable,
+    live_members, own_children, shown,
 };
 pub use terminal::{
     Terminal, await_writable, inherited_stream, is_ignored, let_go_of_stderr, let_go_of_stdio,

@@ -218,6 +218,12 @@ pub fn peek_any() -> io::Result<Option<Pid>> {
     Ok(waitid(libc::P_ALL, 0, LOOK)?.map(|(dead, _)| dead.pid))
 }
 
+/// Takes the news that a child was stopped.
+pub fn take_any_stop() -> Option<Pid> {
+    let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
+    waitid(libc::P_ALL, 0, options).ok().flatten().map(|(stopped, _)| stopped.pid)
+}
+
 /// Takes the news that this child was stopped.
 pub fn stopped(pid: Pid) -> bool {
     let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
@@ -333,16 +339,20 @@ impl Tie {
 ///
 /// A number is signalled through a pidfd of which the kernel says that its parent has a number of the family, and only
 /// if that number then still stands for the one that was taken into the family. Parents mostly have the lower number;
-/// whoever is missed is found later. Returns how many were signalled; None where the kernel does not tell, or there are
+/// whoever is missed is found later. Returns those that were signalled; None where the kernel does not tell, or there are
 /// too many numbers.
-pub fn kill_family(children: impl Iterator<Item = Pid>, first: Pid, group: Option<&Group>) -> Option<usize> {
+pub fn kill_family(
+    children: impl Iterator<Item = Pid>,
+    first: Pid,
+    group: Option<&Group>,
+) -> Option<Vec<Pid>> {
     const MOST: i32 = 8_192;
     let last = table::last_number()?;
     if !(0..MOST).contains(&(last.raw() - first.raw())) {
         return None;
     }
     let mut family: HashMap<Pid, Tie> = children.map(|pid| (pid, Tie::Child)).collect();
-    let mut signalled = 0;
+    let mut signalled = Vec::new();
     for pid in (first.raw()..=last.raw()).filter_map(Pid::new) {
         let Some(in_group) = group_of(pid) else { continue };
         if family.contains_key(&pid) {
@@ -370,7 +380,9 @@ pub fn kill_family(children: impl Iterator<Item = Pid>, first: Pid, group: Optio
             && tie.holds(parent, group)
         {
             let sent = rustix::process::pidfd_send_signal(fd.as_fd(), rustix::process::Signal::KILL);
-            signalled += usize::from(sent.is_ok());
+            if sent.is_ok() {
+                signalled.push(pid);
+            }
             family.insert(pid, Tie::Below(fd));
         }
     }

@@ -82,10 +82,19 @@ pub fn below(parents: &[Pid], thorough: bool) -> Vec<(Pid, Pid)> {
 
 /// Everything below these processes, each with its parent, parents first. Bounded, since a tree that grows has no end.
 pub fn descendants(roots: &[Pid]) -> Vec<(Pid, Pid)> {
-    const MOST: usize = 65_536;
+    walk(roots, 65_536)
+}
+
+/// The same, unless there are more than `most`, which it costs about as many looks to find out.
+pub fn few_descendants(roots: &[Pid], most: usize) -> Option<Vec<(Pid, Pid)>> {
+    Some(walk(roots, most)).filter(|found| found.len() <= most)
+}
+
+/// Goes on until there are more than `most`.
+fn walk(roots: &[Pid], most: usize) -> Vec<(Pid, Pid)> {
     let mut found = below(roots, true);
     let mut next = 0;
-    while next < found.len() && found.len() < MOST {
+    while next < found.len() && found.len() <= most {
         found.extend(below(&[found[next].0], true));
         next += 1;
     }
@@ -155,15 +164,25 @@ pub fn children_by_number(others: &BTreeSet<Pid>) -> Vec<Pid> {
     found.unwrap_or_default()
 }
 
-/// The name the kernel keeps, also of a zombie. Empty where it cannot be read.
-pub fn name(pid: Pid) -> Vec<u8> {
+/// The name the kernel keeps, also of a zombie, safe to print. Empty where it cannot be read.
+fn name(pid: Pid) -> Vec<u8> {
     if !is_ours() {
         return Vec::new();
     }
     let mut bytes = [0; 32];
     let file = File::open(format!("/proc/{}/comm", pid.raw()));
     let length = file.and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);
-    bytes[..length].strip_suffix(b"\n").unwrap_or(&bytes[..length]).to_vec()
+    printable(bytes[..length].strip_suffix(b"\n").unwrap_or(&bytes[..length]))
+}
+
+/// Valid UTF-8 without control characters and without those that change the direction of text: a process chooses its own
+/// name (prctl(2), PR_SET_NAME), and reports are shown on terminals and to models. What is left out shows as U+FFFD.
+fn printable(name: &[u8]) -> Vec<u8> {
+    let is_unsafe = |character: char| {
+        character.is_control()
+            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    String::from_utf8_lossy(name).replace(is_unsafe, "\u{fffd}").into_bytes()
 }
 
 /// A process as a report names it.
@@ -311,6 +330,12 @@ impl Stat {
     }
 }
 
+/// Whether it runs, or would if it had a processor. False where that cannot be told.
+pub fn is_runnable(pid: Pid) -> bool {
+    let stat = fs::read(format!("/proc/{}/stat", pid.raw())).ok().and_then(|line| Stat::parse(&line));
+    stat.is_some_and(|stat| stat.state == b'R')
+}
+
 /// The pid that this /proc gives the process behind a pidfd.
 pub(super) fn pid_of_pidfd(fd: &OwnedFd) -> Option<Pid> {
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
@@ -377,6 +402,16 @@ mod tests {
         let alive = |state, threads| Stat::parse(&line("a", state, 2, 2, threads)).unwrap().is_alive();
         assert_eq!([alive('S', 1), alive('T', 1), alive('Z', 2)], [true; 3]);
         assert_eq!([alive('Z', 1), alive('X', 0)], [false; 2]);
+    }
+
+    #[test]
+    fn names_are_safe_to_print() {
+        assert_eq!(printable(b"node"), b"node");
+        assert_eq!(printable("caf\u{e9} \u{4f60}".as_bytes()), "caf\u{e9} \u{4f60}".as_bytes());
+        assert_eq!(printable(b"a\x1b[2Jb\nc\x7f"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}".as_bytes());
+        // The kernel cuts a name after 15 bytes, in the middle of a character too.
+        assert_eq!(printable(b"fourteen bytes\xc3"), "fourteen bytes\u{fffd}".as_bytes());
+        assert_eq!(printable("a\u{202e}b\u{200b}".as_bytes()), "a\u{fffd}b\u{fffd}".as_bytes());
     }
 
     #[test]
