@@ -354,8 +354,10 @@ const SMALL_FAMILY: usize = 32;
 const DESCENTS: u32 = 128;
 /// Shortest interval between passes.
 const PAUSE: Duration = Duration::from_millis(2);
-/// In the calm the interval is this many times what the last pass took, so that passes stay a small part of the work.
+/// In the calm the interval is this many times what the last pass took, so that passes stay a small part of the work, and
+/// no longer than that.
 const CALM_PAUSES: u32 = 8;
+const CALM_PAUSE: Duration = Duration::from_millis(50);
 /// Polling interval for processes below a child that refuses signals: their end brings no SIGCHLD.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(20);
 /// How long after the last success a process that refuses signals may take to exit by itself, as sudo(8) does when its
@@ -405,8 +407,8 @@ impl Killing {
         let mut passed = false;
         loop {
             if self.is_awaiting(brood) && (passed || self.last_pass.elapsed() < self.pause) {
-                // What died meanwhile may have left us children, or hold up others until it is reaped.
-                self.look_again = (!passed).then_some(self.last_pass + self.pause);
+                // What has died may have left us children, or hold up others until it is reaped.
+                self.look_again = (self.storm || !passed).then_some(self.last_pass + self.pause);
                 return self.waiting();
             }
             // One pass at each call even then: survivors are reported at the deadline, and pursued after it.
@@ -537,7 +539,11 @@ impl Killing {
             self.calm_down(brood);
         }
         self.last_pass = Instant::now();
-        self.pause = if self.storm { PAUSE } else { PAUSE.max((self.last_pass - began) * CALM_PAUSES) };
+        self.pause = if self.storm {
+            PAUSE
+        } else {
+            ((self.last_pass - began) * CALM_PAUSES).clamp(PAUSE, CALM_PAUSE)
+        };
         listed
     }
 
