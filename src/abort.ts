@@ -3,28 +3,32 @@ export interface Abortable {
   abort(): void
 }
 
-const watched = new WeakMap<AbortSignal, Set<Abortable>>()
+interface Watched {
+  readonly calls: Set<Abortable>
+  readonly onAbort: () => void
+}
+
+const watched = new WeakMap<AbortSignal, Watched>()
 
 export function watchSignal(signal: AbortSignal, call: Abortable): void {
-  const calls = watched.get(signal)
-  if (calls !== undefined) {
-    calls.add(call)
+  const known = watched.get(signal)
+  if (known !== undefined) {
+    known.calls.add(call)
     return
   }
-  watched.set(signal, new Set([call]))
+  const calls = new Set([call])
+  // The event is not looked at: a signal of another realm or library has its own.
+  const onAbort = () => {
+    watched.delete(signal)
+    for (const one of calls) one.abort()
+  }
+  watched.set(signal, { calls, onAbort })
   signal.addEventListener('abort', onAbort, { once: true })
 }
 
 export function unwatchSignal(signal: AbortSignal, call: Abortable): void {
-  const calls = watched.get(signal)
-  if (!calls?.delete(call) || calls.size > 0) return
+  const known = watched.get(signal)
+  if (!known?.calls.delete(call) || known.calls.size > 0) return
   watched.delete(signal)
-  signal.removeEventListener('abort', onAbort)
-}
-
-function onAbort(event: Event): void {
-  const signal = event.target as AbortSignal
-  const calls = watched.get(signal)
-  watched.delete(signal)
-  for (const call of calls ?? []) call.abort()
+  signal.removeEventListener('abort', known.onAbort)
 }

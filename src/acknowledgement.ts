@@ -6,7 +6,7 @@
  * whoever is to have the stream has had the time to listen.
  */
 import type { Readable } from 'node:stream'
-import { clearTimeout, setImmediate, setTimeout } from 'node:timers'
+import { clearTimeout, setImmediate, setTimeout } from './globals'
 
 export class Acknowledgement {
   private readonly line: Buffer

@@ -12,6 +12,7 @@ import { unwatchSignal, watchSignal } from './abort'
 import { type Command, milliseconds, oneOf, optionsOf, signalName, signalOption } from './command'
 import { debug } from './debug'
 import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError, tooLong } from './errors'
+import { dateNow, nextTick } from './globals'
 import { debugUncontained } from './messages'
 import { type CallEvent, Place } from './native'
 import { notices } from './notices'
@@ -39,7 +40,7 @@ let serial = 0
 let hasToldUncontained = false
 
 export abstract class Call extends AsyncResource implements Watcher {
-  readonly startedAt = Date.now()
+  readonly startedAt = dateNow()
   phase: 'starting' | 'running' | 'exited' | 'over' = 'starting'
   /** Since the start, of everything that was reaped so far. */
   usage: Usage = { userTime: 0, systemTime: 0, maxRss: 0 }
@@ -93,7 +94,7 @@ export abstract class Call extends AsyncResource implements Watcher {
   /** Starts it. Does not throw: what goes wrong is reported on a later tick. */
   protected start(): void {
     const refusal = this.startOrRefuse()
-    if (refusal !== undefined) process.nextTick(enter, this, this.refused, refusal)
+    if (refusal !== undefined) nextTick(enter, this, this.refused, refusal)
   }
 
   private startOrRefuse(): HoldfastError | undefined {

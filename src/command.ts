@@ -111,9 +111,12 @@ function object(name: string, value: unknown): object {
   return value
 }
 
+/** By its looks, as node:url does it: each realm has a class of its own. */
+const isURL = (value: unknown): value is URL => typeof value === 'object' && value !== null && 'href' in value
+
 function directory(cwd: unknown): string {
   if (cwd === undefined || cwd === null) return ''
-  const path = text('options.cwd', cwd instanceof URL ? fileURLToPath(cwd) : cwd)
+  const path = text('options.cwd', isURL(cwd) ? fileURLToPath(cwd) : cwd)
   if (path === '') throw invalidValue('options.cwd', 'cannot be empty', path)
   return path
 }

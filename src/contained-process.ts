@@ -2,11 +2,11 @@
 import { ChildProcess } from 'node:child_process'
 import { EventEmitter } from 'node:events'
 import type { Readable, Writable } from 'node:stream'
-import { setImmediate } from 'node:timers'
 import type * as api from '../index'
 import { Call, type EndOptions } from './call'
 import { type Command, commandOf, placesOf, signalNumber, splitArguments } from './command'
 import { codes, type HoldfastError, notSupported } from './errors'
+import { nextTick, setImmediate } from './globals'
 import { Place } from './native'
 import { AFTER_THE_END, HELD_BY_KERNEL } from './pipe'
 import { enter } from './reactor'
@@ -154,7 +154,7 @@ class ContainedCall extends Call implements StreamOwner {
     else this.child.exitCode = error.errno ?? null
     this.closeStdin()
     this.announce('error', error)
-    process.nextTick(resumeUnread, this)
+    nextTick(resumeUnread, this)
   }
 
   protected onExited(code: number | null, signal: NodeJS.Signals | null): void {
@@ -168,7 +168,7 @@ class ContainedCall extends Call implements StreamOwner {
       this.handOver()
     }
     // As in node:child_process, after the listeners of `exit` had their chance.
-    process.nextTick(resumeUnread, this)
+    nextTick(resumeUnread, this)
     this.closeIfDone()
   }
 

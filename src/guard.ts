@@ -13,7 +13,6 @@
  * watches the group any more, and the report says `unconfirmed`.
  */
 import { AsyncResource } from 'node:async_hooks'
-import { clearTimeout, setTimeout } from 'node:timers'
 import type { EndReport, Guard, ProcessInfo } from '../index'
 import { type Abortable, unwatchSignal, watchSignal } from './abort'
 import { type EndOptions, endNumbers, OWN } from './call'
@@ -29,6 +28,7 @@ import {
   outOfRange,
   systemCode,
 } from './errors'
+import { clearTimeout, clock, setTimeout } from './globals'
 import * as messages from './messages'
 import type { GuardStart } from './native'
 import { notices } from './notices'
@@ -136,7 +136,7 @@ interface Settle {
 interface Ending {
   readonly by: 'end' | 'abort'
   readonly signal: number
-  /** By performance.now(). */
+  /** By clock(). */
   readonly killAt: number
 }
 
@@ -279,7 +279,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
     if (this.phase === 'over' || this.isReleasing) return
     const isPlain = signal === OWN && grace === OWN
     if (this.ending !== undefined && isPlain) return
-    const killAt = performance.now() + (grace === OWN ? GRACE : grace)
+    const killAt = clock() + (grace === OWN ? GRACE : grace)
     this.ending = {
       by: this.ending?.by ?? by,
       signal: signal === OWN ? SIGTERM : signal,
@@ -291,7 +291,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
   private sayEnding(): void {
     if (this.ending === undefined) return
     const { signal, killAt } = this.ending
-    this.guard.say(`end ${signal} ${Math.ceil(Math.max(0, killAt - performance.now()))}`)
+    this.guard.say(`end ${signal} ${Math.ceil(Math.max(0, killAt - clock()))}`)
   }
 
   private release(): Promise<EndReport> {
@@ -324,7 +324,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
 /** One guard: its lines. It tells its group of one end, once. */
 class GuardProcess implements Sink {
   isReady = false
-  private readonly startedAt = performance.now()
+  private readonly startedAt = clock()
   private isOpen = true
   private readonly pipe: Pipe
   private readonly reader: Reader
@@ -347,7 +347,7 @@ class GuardProcess implements Sink {
   }
 
   get age(): number {
-    return performance.now() - this.startedAt
+    return clock() - this.startedAt
   }
 
   listen(): void {

@@ -5,8 +5,8 @@
  * Reads go into one buffer for the whole environment: what is kept of it is copied, unless most of it is used.
  */
 import type { AsyncResource } from 'node:async_hooks'
-import { setImmediate } from 'node:timers'
 import { systemError } from './errors'
+import { setImmediate } from './globals'
 import { stdinClosed } from './messages'
 import { Ready } from './native'
 import { enter, native, throwLater, unwatch, type Watcher, watch } from './reactor'

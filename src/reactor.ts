@@ -4,7 +4,7 @@
  * found nothing to do.
  */
 import type { AsyncResource } from 'node:async_hooks'
-import { setInterval } from 'node:timers'
+import { nextTick, setInterval } from './globals'
 import type { Native } from './native'
 import { type HelperFile, type Loaded, load } from './native-load'
 
@@ -63,7 +63,7 @@ export function enter<W extends { readonly scope: AsyncResource }, A extends unk
 
 /** To `uncaughtException`, as if thrown by a callback of its own. */
 export function throwLater(error: unknown): void {
-  process.nextTick(rethrow, error)
+  nextTick(rethrow, error)
 }
 
 function rethrow(error: unknown): never {

@@ -4,6 +4,7 @@ import type { EndReport, RunOptions, RunResult } from '../index'
 import { Call, viewOf } from './call'
 import { type Command, commandOf, placesOf, splitArguments } from './command'
 import { abortError, codes, HoldfastError, invalidType, invalidValue, outOfRange } from './errors'
+import { clock } from './globals'
 import * as messages from './messages'
 import { Place } from './native'
 import { notices } from './notices'
@@ -35,7 +36,7 @@ export function run(file: string, second?: unknown, third?: unknown): Promise<Re
 }
 
 function wishesOf({ input, encoding = 'utf8', maxOutput, check = false, onOutput }: RunOptions): Wishes {
-  if (input !== undefined && typeof input !== 'string' && !(input instanceof Uint8Array) && !isReadable(input)) {
+  if (input !== undefined && typeof input !== 'string' && !ArrayBuffer.isView(input) && !isReadable(input)) {
     throw invalidType('options.input', 'a string, a Uint8Array or a Readable', input)
   }
   if (encoding !== 'buffer' && !Buffer.isEncoding(encoding)) {
@@ -55,6 +56,9 @@ function wishesOf({ input, encoding = 'utf8', maxOutput, check = false, onOutput
 function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as Partial<PromiseLike<unknown>> | null | undefined)?.then === 'function'
 }
+
+/** Of whatever kind, and of whatever realm. */
+const bytesOf = ({ buffer, byteOffset, byteLength }: ArrayBufferView) => Buffer.from(buffer, byteOffset, byteLength)
 
 function isReadable(value: unknown): value is Readable {
   return typeof (value as Partial<Readable> | null)?.pipe === 'function'
@@ -77,7 +81,7 @@ interface Settle {
 }
 
 class RunCall extends Call {
-  private readonly began = performance.now()
+  private readonly began = clock()
   private readonly collectors: Collector[] = []
   private stopInput: (() => void) | undefined
   private exitCode: number | null = null
@@ -184,7 +188,7 @@ class RunCall extends Call {
       timedOut: report.reason === 'timeout',
       idleTimedOut: report.reason === 'idle',
       aborted: report.reason === 'abort',
-      duration: performance.now() - this.began,
+      duration: clock() - this.began,
       usage: this.usage,
       report,
       ...(report.outcome === 'kept' && { kept: viewOf(this) }),
@@ -224,7 +228,7 @@ class RunCall extends Call {
     if (isReadable(input)) {
       this.feedFrom(input, new PipeWritable(pipe, { streamClosed() {} }))
     } else {
-      const bytes = typeof input === 'string' ? Buffer.from(input) : (input as Uint8Array)
+      const bytes = typeof input === 'string' ? Buffer.from(input) : bytesOf(input as ArrayBufferView)
       this.stopInput = () => pipe.close()
       new Writer(pipe).write(bytes, this.stopInput)
     }

@@ -8,7 +8,6 @@
  * that there is a starter; its line is taken out of the Engine's output.
  */
 import type { Readable, Writable } from 'node:stream'
-import { setImmediate } from 'node:timers'
 import type { EndReport } from '../index'
 import type * as api from '../session'
 import { Acknowledgement, HeldBack } from './acknowledgement'
@@ -17,6 +16,7 @@ import { type Command, commandOf, milliseconds, oneOf, placesOf, splitArguments,
 import { ContainedProcess, callOf } from './contained-process'
 import { withVariable } from './environment'
 import { abortError, type HoldfastError, invalidType, invalidValue, notContainedError } from './errors'
+import { setImmediate } from './globals'
 import { open } from './reactor'
 import { answer, isRequested, VARIABLE } from './request'
 

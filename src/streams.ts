@@ -1,6 +1,7 @@
 /** Node streams over pipes. */
 import { Duplex, Readable, Writable } from 'node:stream'
 import { systemError } from './errors'
+import { nextTick } from './globals'
 import { kept, type Pipe, Reader, type Sink, Writer } from './pipe'
 
 const ECONNRESET = 104
@@ -179,7 +180,7 @@ function closed(stream: PipeStream, pipe: Pipe | undefined, owner: StreamOwner, 
   pipe?.close()
   done(error)
   // After the stream's own `close`, which done() put into this queue.
-  if (pipe !== undefined) process.nextTick(streamClosed, owner, stream)
+  if (pipe !== undefined) nextTick(streamClosed, owner, stream)
 }
 
 function streamClosed(owner: StreamOwner, stream: PipeStream): void {
