@@ -193,7 +193,8 @@ export interface RunOptions extends Omit<SpawnOptions, 'serialization' | 'pty'> 
   /** Reject with HoldfastError (`.result` set) when not ok, after the end; AbortError when aborted. Default false. */
   check?: boolean | undefined
   /**
-   * Called with each chunk as it comes. A promise holds up the reading of that stream until it resolves. When it throws
+   * Called with each chunk as it comes. A promise holds up the reading of that stream until it resolves, or until the call
+   * is ended by its limit, an abort or end(): what was not passed on by then is in the result alone. When it throws
    * or rejects, the call is ended and run() rejects with ERR_HOLDFAST_CONSUMER.
    */
   onOutput?: ((chunk: { stream: 'stdout' | 'stderr'; data: Uint8Array }) => void | Promise<void>) | undefined

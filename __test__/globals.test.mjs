@@ -48,6 +48,9 @@ const JOBS = {
   'a start that fails': `return (await spawn('holdfast-none').on('error', () => {}).ended).reason`,
   'an abort before the start': `
     return (await spawn('true', { signal: AbortSignal.abort() }).on('error', () => {}).ended).reason`,
+  'a limit over a consumer that does not answer': `
+    const result = await run('echo', ['x'], { timeout: 300, onOutput: () => new Promise(() => {}) })
+    return result.timedOut`,
   'end() and endAll()': `
     const children = [1, 2].map(() => spawn('sleep', ['60'], { grace: 100 }))
     await children[0].end()
@@ -72,6 +75,7 @@ const EXPECTED = {
   'events and streams': 3_000_001,
   'a start that fails': 'not-started',
   'an abort before the start': 'not-started',
+  'a limit over a consumer that does not answer': true,
   'end() and endAll()': 'ended',
   'a session': 'x0',
   'a session that is not acknowledged': 'ERR_HOLDFAST_NOT_CONTAINED',

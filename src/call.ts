@@ -55,7 +55,7 @@ export abstract class Call extends AsyncResource implements Watcher {
   private readonly pipes: (Pipe | undefined)[] = []
   private knownPid = 0
   private askedForPid = false
-  private endedBy: 'end' | 'abort' | undefined
+  protected endedBy: 'end' | 'abort' | undefined
   private held = false
   private report: EndReport | undefined
   private promise: Promise<EndReport> | undefined
@@ -340,7 +340,7 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   /** An abort no longer concerns it. */
-  private forgetSignal(): void {
+  protected forgetSignal(): void {
     if (this.command.signal !== undefined) unwatchSignal(this.command.signal, this)
   }
 

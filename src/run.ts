@@ -1,10 +1,11 @@
 /** run(): one call, its whole output, one result. It reads the pipes itself, without streams in between. */
 import { finished, type Readable } from 'node:stream'
 import type { EndReport, RunOptions, RunResult } from '../index'
-import { Call, viewOf } from './call'
+import { watchSignal } from './abort'
+import { Call, type EndOptions, viewOf } from './call'
 import { type Command, commandOf, placesOf, splitArguments } from './command'
 import { abortError, codes, HoldfastError, invalidType, invalidValue, outOfRange } from './errors'
-import { clock } from './globals'
+import { clearTimeout, clock, setTimeout } from './globals'
 import * as messages from './messages'
 import { Place } from './native'
 import { notices } from './notices'
@@ -90,6 +91,9 @@ class RunCall extends Call {
   private isSettled = false
   private lastReport: EndReport | undefined
   private consumerError: HoldfastError | undefined
+  /** What ended the wait for consumers after the command itself had ended. */
+  private cutOffBy: 'timeout' | 'abort' | 'end' | undefined
+  private limit: NodeJS.Timeout | undefined
 
   constructor(
     command: Command,
@@ -119,7 +123,9 @@ class RunCall extends Call {
     this.exitCode = code
     this.exitSignal = signal
     this.stopInput?.()
-    if (this.command.keep) this.conclude(HELD_BY_KERNEL)
+    if (!this.command.keep) return
+    this.conclude(HELD_BY_KERNEL)
+    this.limitConsumers()
   }
 
   protected onTaken(mechanism: EndReport['mechanism']): void {
@@ -130,12 +136,45 @@ class RunCall extends Call {
 
   protected onEnded(report: EndReport): void {
     this.lastReport = report
-    this.conclude(report.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL)
+    // A limit, an abort and end() win over a consumer that does not answer; a command that exits by itself waits for it.
+    this.conclude(report.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL, report.reason !== 'exit')
+    // It may have exited by itself just before it was ended.
+    if (this.endedBy !== undefined) this.cutOff(this.endedBy)
+    if (this.isSettled) return
+    if (this.command.signal !== undefined) watchSignal(this.command.signal, this)
+    this.limitConsumers()
+  }
+
+  /** The keeper kept the time as long as the command ran. */
+  private limitConsumers(): void {
+    const { timeout } = this.command
+    if (timeout === 0 || this.isHandedOver || this.limit !== undefined) return
+    const left = Math.max(1, timeout - (clock() - this.began))
+    this.limit = setTimeout(cutOff, left, this, 'timeout')
+  }
+
+  override abort(): void {
+    if (this.lastReport === undefined) super.abort()
+    else this.cutOff('abort')
+  }
+
+  override end(options?: EndOptions): Promise<EndReport> {
+    const ended = super.end(options)
+    if (this.lastReport !== undefined) this.cutOff('end')
+    return ended
+  }
+
+  /** The result has what they were not given. */
+  cutOff(by: 'timeout' | 'abort' | 'end'): void {
+    if (this.isSettled) return
+    this.cutOffBy = by
+    this.conclude(this.lastReport?.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL, true)
   }
 
   // ---- what follows from it
-  private conclude(most: number): void {
-    for (const collector of this.collectors) collector.reader.conclude(most, false)
+  /** @param unasked what consumers have not asked for, too */
+  private conclude(most: number, unasked = false): void {
+    for (const collector of this.collectors) collector.reader.conclude(most, unasked)
     this.collected()
   }
 
@@ -155,6 +194,8 @@ class RunCall extends Call {
   private finish(report: EndReport): void {
     if (this.isSettled) return
     this.isSettled = true
+    clearTimeout(this.limit)
+    this.forgetSignal()
     try {
       this.outcome.resolve(this.resultOrThrow(report))
     } catch (error) {
@@ -178,16 +219,17 @@ class RunCall extends Call {
     }) as [Collected, Collected]
     const isCut = stdout.dropped + stderr.dropped > 0
     const texts = [report.notice, isCut ? notices.cut : undefined]
+    const reason = this.cutOffBy ?? report.reason
     return {
       exitCode: this.exitCode,
       signal: this.exitSignal,
       stdout: stdout.text,
       stderr: stderr.text,
       dropped: { stdout: stdout.dropped, stderr: stderr.dropped },
-      ok: this.exitCode === 0 && report.reason === 'exit' && !(isCut && maxOutput === undefined),
-      timedOut: report.reason === 'timeout',
-      idleTimedOut: report.reason === 'idle',
-      aborted: report.reason === 'abort',
+      ok: this.exitCode === 0 && reason === 'exit' && !(isCut && maxOutput === undefined),
+      timedOut: reason === 'timeout',
+      idleTimedOut: reason === 'idle',
+      aborted: reason === 'abort',
       duration: clock() - this.began,
       usage: this.usage,
       report,
@@ -259,6 +301,10 @@ class RunCall extends Call {
   }
 }
 
+function cutOff(call: RunCall, by: 'timeout'): void {
+  call.cutOff(by)
+}
+
 interface Collected {
   readonly text: string | Uint8Array
   readonly dropped: number
@@ -280,6 +326,8 @@ const keptReport = (mechanism: EndReport['mechanism']): EndReport => ({
 /** Reads one pipe for run(). */
 class Collector implements Sink {
   isDone = false
+  /** What `onOutput` returned is not settled: what comes meanwhile, once that is waited for no more, is for the result alone. */
+  private isConsuming = false
   readonly reader: Reader
   readonly output: Output
 
@@ -299,12 +347,13 @@ class Collector implements Sink {
     const bytes = lent(length)
     this.output.add(bytes)
     const { onOutput } = this.call.wishes
-    if (onOutput === undefined || this.place > 2 || this.call.hasFailed) return true
+    if (onOutput === undefined || this.place > 2 || this.call.hasFailed || this.isConsuming) return true
     try {
       const consumed: unknown = onOutput({ stream: this.place === 1 ? 'stdout' : 'stderr', data: Buffer.from(bytes) })
       if (!isThenable(consumed)) return true
+      this.isConsuming = true
       consumed.then(
-        () => this.reader.more(),
+        () => this.goOn(),
         (error) => this.failed(error),
       )
       return false
@@ -316,6 +365,11 @@ class Collector implements Sink {
 
   private failed(error: unknown): void {
     this.call.consumerFailed('onOutput', error)
+    this.goOn()
+  }
+
+  private goOn(): void {
+    this.isConsuming = false
     this.reader.more()
   }
 
