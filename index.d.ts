@@ -212,7 +212,8 @@ export interface ContainedEvents {
  * `pid` is set when spawn() returns (undefined after a start that failed, as in node:child_process) and is also the
  * group's id. Reading it for the first time may wait for the keeper, at most 20 ms.
  *
- * Order: spawn, (data), exit, close, ended. `ended` is always last and always comes, once.
+ * Order: spawn, (data), exit, close, ended. `ended` is always last and always comes, once. Each comes in a turn of its
+ * own: a listener that is added after one of them was awaited, or in a setImmediate() after it, is heard.
  * Before `ended` every pipe is read to its end: a flowing stream has emitted all its data, a paused one holds it; neither
  * `close` nor `ended` waits for a consumer that does not read.
  * As in node:child_process: at exit stdin is destroyed and a stream nobody reads is resumed, so that `close` comes.
@@ -220,7 +221,8 @@ export interface ContainedEvents {
  * errno.
  * Abort: no `error`; exit, close, ended (reason 'abort'). Aborted before the start: error AbortError (cause =
  * signal.reason), ended (reason 'not-started', error set).
- * Keeper lost and the status unknown: exit(null, null), the only case with both null.
+ * Keeper lost and the status unknown: exit(null, null), the only case with both null. A command that is itself among the
+ * survivors has no exit.
  * With survivors, keep and release no pipe is waited for: it is read until EAGAIN.
  *
  * send(), disconnect() and resize() are not yet: they throw HoldfastError.

@@ -64,10 +64,13 @@ export interface Session {
   /** The acknowledgement came: the Engine has a starter. */
   readonly contained: boolean
   readonly stdin: Writable
-  /** Without the acknowledgement; otherwise byte for byte. */
+  /** stdout and stderr are new: nothing has listened to them, or made them flow. Without the acknowledgement; otherwise byte for byte. */
   readonly stdout: Readable
   readonly stderr: Readable
-  /** As the Engine did; a signal is passed on. Both null: its keeper was lost. Never rejects. */
+  /**
+   * As the Engine did; a signal is passed on. Both null: its keeper was lost. Never rejects. Stays pending where the process
+   * itself is among the survivors that `ended` reports.
+   */
   readonly exited: Promise<{ exitCode: number | null; signal: NodeJS.Signals | null }>
   /**
    * What was ended, and how that was shown. Never rejects. What a starter has ended itself is not among `leftovers`; its

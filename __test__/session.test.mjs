@@ -3,6 +3,8 @@ import { createHash } from 'node:crypto'
 import { EventEmitter, getEventListeners, once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { Writable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import test from 'ava'
 import { endAll, HoldfastError, running } from '../dist/index.js'
@@ -244,6 +246,78 @@ test('what an Engine wrote before it left is not lost, however quick it was', as
     t.is(Buffer.concat(chunks).toString(), 'quick\n')
   }
 })
+
+/** What its user does first with a stream. Resolves to what came, or to how much where it is not looked at. */
+const firstUses = {
+  data: (stream) => collected(stream, (add) => stream.on('data', add)),
+  readable: (stream) =>
+    collected(stream, (add) =>
+      stream.on('readable', () => {
+        for (let chunk = stream.read(); chunk !== null; chunk = stream.read()) add(chunk)
+      }),
+    ),
+  'resume, then data': (stream) =>
+    collected(stream, (add) => {
+      stream.resume()
+      stream.on('data', add)
+    }),
+  pipe: (stream) =>
+    collected(stream, (add) => {
+      stream.pipe(new Writable({ write: (chunk, _, done) => done(null, add(chunk)) }))
+    }),
+  iterate: textOf,
+  readline: async (stream) => {
+    const lines = []
+    for await (const line of createInterface({ input: stream })) lines.push(`${line}\n`)
+    return lines.join('')
+  },
+  'pause, then data, then resume': (stream) =>
+    collected(stream, (add) => {
+      stream.pause().on('data', add)
+      setTimeout(() => stream.resume(), 1)
+    }),
+}
+async function collected(stream, listen) {
+  const chunks = []
+  listen((chunk) => chunks.push(chunk))
+  await once(stream, 'end')
+  return Buffer.concat(chunks).toString()
+}
+const WAYS = {
+  'by a starter': [(script) => ['sh', ['-c', script]], {}],
+  'by request, without an acknowledgement': [(script) => ['sh', ['-c', script]], { ...optional, ackTimeout: 50 }],
+  'by request, with one': [(script) => ['sh', ['-c', `printf '%s' '${ACK}'; ${script}`]], asked],
+}
+/** More than a pipe holds, and a program that leaves at once. */
+const BOTH_STREAMS = { 'a lot': 60_000, 'a line': 1 }
+for (const [way, [program, options]] of Object.entries(WAYS)) {
+  for (const [size, count] of Object.entries(BOTH_STREAMS)) {
+    test(`streams are handed over as new, whatever is done first: ${size}, ${way}`, async (t) => {
+      const lines = Array.from({ length: count }, (_, index) => `${index + 1}\n`).join('')
+      for (const [use, read] of Object.entries(firstUses)) {
+        const session = await start(t, ...program(`seq ${count} >&2 & seq ${count}; wait`), options)
+        for (const stream of [session.stdout, session.stderr]) {
+          t.is(stream.readableFlowing, null, use)
+          t.deepEqual(
+            stream.eventNames().flatMap((name) => stream.listeners(name)),
+            [],
+            use,
+          )
+        }
+        const texts = await within(Promise.all([read(session.stdout), read(session.stderr)]), use)
+        for (const text of texts) t.true(text === lines, `${use}: ${text.length} of ${lines.length}`)
+        t.deepEqual(await session.exited, { exitCode: 0, signal: null })
+      }
+    })
+  }
+
+  test(`resume() right after the start is not lost: an Engine that fills both pipes leaves, ${way}`, async (t) => {
+    const session = await start(t, ...program('head -c 1000000 /dev/zero >&2; head -c 1000000 /dev/zero'), options)
+    session.stdout.resume()
+    session.stderr.resume()
+    t.deepEqual(await within(session.exited, 'the exit'), { exitCode: 0, signal: null })
+  })
+}
 
 for (const [title, program, options] of [
   ['by a starter', (script) => ['sh', ['-c', script]], {}],

@@ -1,16 +1,20 @@
 /**
- * Whether a stream begins with a certain line. The line is taken out of it; of anything else every byte is put back, so
- * that the stream is as its writer meant it.
- *
- * While there is a listener for `readable` nothing flows: neither what is looked at, nor what comes behind it before
- * whoever is to have the stream has had the time to listen.
+ * Reads ahead of what is to become a stream. The stream itself is made when this is over, begins with what was read and
+ * is none of the line, and is as new: whatever its user does with it first, nobody has looked at it before.
  */
-import type { Readable } from 'node:stream'
 import { clearTimeout, setImmediate, setTimeout } from './globals'
+import { kept, type Sink } from './pipe'
 
-export class Acknowledgement {
+/** What was read before there was a stream. */
+export interface Head extends Sink {
+  readonly head: Buffer
+}
+
+/** Whether an output begins with a certain line, which is taken out of it. */
+export class Acknowledgement implements Head {
+  /** What came behind the line, or instead of it. */
+  head: Buffer = Buffer.alloc(0)
   private readonly line: Buffer
-  private matched = 0
   private timer: NodeJS.Timeout | undefined
   private isDecided = false
   private resolve!: (came: boolean) => void
@@ -20,12 +24,10 @@ export class Acknowledgement {
 
   /** @param patience milliseconds of silence, before the line and within it */
   constructor(
-    private readonly stream: Readable,
     ack: string,
     private readonly patience: number,
   ) {
     this.line = Buffer.from(`${ack}\n`)
-    stream.on('readable', this.look)
   }
 
   /** The line is waited for from the first question on. */
@@ -34,85 +36,57 @@ export class Acknowledgement {
     return this.came
   }
 
-  private readonly look = (): void => {
-    if (this.isDecided) return
-    // `readable` with nothing to read is the end.
-    if (this.stream.readableLength === 0) this.decide(false)
-    while (!this.isDecided && this.stream.readableLength > 0) this.take()
-  }
-
-  /** Never more than the rest of the line: what is read by its length does not end the stream. */
-  private take(): void {
-    const rest = this.line.subarray(this.matched)
-    const bytes = this.stream.read(Math.min(this.stream.readableLength, rest.length)) as Buffer
-    if (!rest.subarray(0, bytes.length).equals(bytes)) {
-      this.stream.unshift(bytes)
+  /** The rest stays in the pipe as soon as it is decided. */
+  received(length: number): boolean {
+    const bytes = Buffer.concat([this.head, kept(length)])
+    this.head = bytes
+    if (this.isDecided) return false
+    const { line } = this
+    const compared = Math.min(bytes.length, line.length)
+    if (!bytes.subarray(0, compared).equals(line.subarray(0, compared))) {
       this.decide(false)
-    } else if (bytes.length === rest.length) {
-      this.matched = 0
+    } else if (compared === line.length) {
+      this.head = bytes.subarray(compared)
       this.decide(true)
     } else {
-      this.matched += bytes.length
       this.timer?.refresh()
     }
+    return !this.isDecided
   }
 
-  /** Called by giveUp() alone. */
-  giveUp(): void {
-    if (!this.isDecided) this.decide(false)
+  finished(): void {
+    this.decide(false)
   }
 
-  private decide(came: boolean): void {
+  decide(came: boolean): void {
+    if (this.isDecided) return
     this.isDecided = true
     clearTimeout(this.timer)
-    if (this.matched > 0) this.stream.unshift(this.line.subarray(0, this.matched))
     this.resolve(came)
   }
-
-  /** The stream may flow. */
-  release(): void {
-    letFlow(this.stream, this.look)
-  }
 }
 
-/** Holds a stream back, but not its writer: what comes is kept, and put back. */
-export class HeldBack {
+/** Keeps what comes, so that its writer is not held up. */
+export class ReadAhead implements Head {
   private readonly chunks: Buffer[] = []
-
-  constructor(private readonly stream: Readable) {
-    stream.on('readable', this.take)
-  }
+  private isOver = false
 
   /** What has come. */
-  get text(): string {
-    return String(Buffer.concat(this.chunks))
+  get head(): Buffer {
+    return Buffer.concat(this.chunks)
   }
 
-  /** Whoever reads it from here on has all of it. */
-  putBack(): void {
-    this.stream.on('readable', hold)
-    this.stream.off('readable', this.take)
-    if (this.chunks.length > 0 && !this.stream.readableEnded) this.stream.unshift(Buffer.concat(this.chunks))
+  /** The rest stays in the pipe. */
+  stop(): void {
+    this.isOver = true
   }
 
-  /** The stream may flow. */
-  release(): void {
-    letFlow(this.stream, hold)
+  received(length: number): boolean {
+    this.chunks.push(kept(length))
+    return !this.isOver
   }
 
-  /** By its length: read() alone would end the stream. */
-  private readonly take = (): void => {
-    while (this.stream.readableLength > 0) this.chunks.push(this.stream.read(this.stream.readableLength))
-  }
-}
-
-function hold(): void {}
-
-/** Takes away the listener that held the stream back. */
-function letFlow(stream: Readable, holdsBack: () => void): void {
-  stream.off('readable', holdsBack)
-  // Of two listeners only the first makes the stream tell what is there already.
-  if (stream.listenerCount('readable') > 0 && !stream.readableEnded) stream.emit('readable')
+  finished(): void {}
 }
 
 /** It may have come while the loop was blocked: that is read first. */
@@ -121,5 +95,5 @@ function late(acknowledgement: Acknowledgement): void {
 }
 
 function giveUp(acknowledgement: Acknowledgement): void {
-  acknowledgement.giveUp()
+  acknowledgement.decide(false)
 }

@@ -6,18 +6,19 @@
  *       └────── failed or refused ────────────────────────── ended ──> over
  */
 import { AsyncResource } from 'node:async_hooks'
+import { inspect } from 'node:util'
 import { threadId } from 'node:worker_threads'
 import type { EndReport, RunningCall } from '../index'
 import { unwatchSignal, watchSignal } from './abort'
 import { type Command, milliseconds, oneOf, optionsOf, signalName, signalOption } from './command'
 import { debug } from './debug'
 import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError, tooLong } from './errors'
-import { dateNow, nextTick } from './globals'
+import { dateNow, nextTick, setImmediate } from './globals'
 import { debugUncontained } from './messages'
 import { type CallEvent, Place } from './native'
 import { notices } from './notices'
 import { Pipe } from './pipe'
-import { enter, environment, hold, letGo, native, open, unwatch, type Watcher, watch } from './reactor'
+import { enter, environment, hold, letGo, native, open, setHeard, unwatch, type Watcher, watch } from './reactor'
 
 export interface EndOptions {
   signal?: NodeJS.Signals | number
@@ -29,6 +30,21 @@ export interface Usage {
   maxRss: number
 }
 type Event<K extends CallEvent['kind']> = Extract<CallEvent, { kind: K }>
+
+const NOT_STARTED: Event<'ended'> = {
+  kind: 'ended',
+  outcome: 'ended',
+  mechanism: 'none',
+  by: 'host',
+  reason: 'not-started',
+  leftovers: [],
+  leftoverCount: 0,
+  survivors: [],
+  proofTime: 0,
+  userTime: 0,
+  systemTime: 0,
+  maxRss: 0,
+}
 
 const KEEP = 1
 /** For the addon: the call's own signal or grace. */
@@ -44,12 +60,19 @@ export abstract class Call extends AsyncResource implements Watcher {
   phase: 'starting' | 'running' | 'exited' | 'over' = 'starting'
   /** Since the start, of everything that was reaped so far. */
   usage: Usage = { userTime: 0, systemTime: 0, maxRss: 0 }
+  /** Its pipes may be read: `spawn` comes before data. */
+  begun = false
   protected error: HoldfastError | undefined
 
   /** Places with a pipe. */
   protected readonly piped: readonly number[]
 
+  /** A #name: it has the environment, which is for no log. */
+  readonly #command: Command
   private readonly serial = ++serial
+  private readonly arrived: CallEvent[] = []
+  /** While there are any, what has arrived is kept. */
+  private waits = 0
   private number = -1
   private numbers: readonly number[] = []
   private readonly pipes: (Pipe | undefined)[] = []
@@ -61,8 +84,9 @@ export abstract class Call extends AsyncResource implements Watcher {
   private promise: Promise<EndReport> | undefined
   private resolve: ((report: EndReport) => void) | undefined
 
-  protected constructor(readonly command: Command) {
+  protected constructor(command: Command) {
     super('HOLDFAST', { requireManualDestroy: true })
+    this.#command = command
     const piped: number[] = []
     for (let place = 0; place < command.stdio.length; place++)
       if (command.stdio[place] === Place.pipe) piped.push(place)
@@ -82,13 +106,13 @@ export abstract class Call extends AsyncResource implements Watcher {
     return this
   }
 
+  get command(): Command {
+    return this.#command
+  }
+
   /** What errors and running() speak of. */
   get named(): Command {
     return this.command.named ?? this.command
-  }
-
-  get begun(): boolean {
-    return this.phase !== 'starting'
   }
 
   /** Starts it. Does not throw: what goes wrong is reported on a later tick. */
@@ -141,34 +165,67 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   private refused(error: HoldfastError): void {
-    this.error = error
-    this.onFailed(error)
-    this.over({
-      outcome: 'ended',
-      mechanism: 'none',
-      by: 'host',
-      reason: 'not-started',
-      leftovers: [],
-      leftoverCount: 0,
-      released: [],
-      survivors: [],
-      proofTime: 0,
-      error,
-    })
+    this.fail(error)
+    this.arrived.push(NOT_STARTED)
+    this.deliver()
   }
 
   ready(): void {
-    if (this.phase === 'over') return
-    for (const event of native.receive(this.number)) this.received(event)
+    if (this.number < 0) return
+    for (const event of native.receive(this.number)) {
+      if (event.kind === 'started') this.knownPid = event.pid
+      // The number is free from here on, and may become another call's before this event is delivered.
+      if (event.kind === 'ended') {
+        unwatch(this.number)
+        this.number = -1
+      }
+      this.arrived.push(event)
+    }
+    this.deliver()
+  }
+
+  private deliver(): void {
+    while (this.waits === 0) {
+      const event = this.arrived.shift()
+      if (event === undefined) return
+      this.received(event)
+    }
+  }
+
+  /** What has arrived is kept until goOn(). */
+  wait(): void {
+    this.waits++
+  }
+
+  goOn(): void {
+    this.waits--
+    this.deliver()
+  }
+
+  /**
+   * Takes `step`, and what follows, when the loop has come round: what was awaited by promises has gone on by then, and
+   * so has what was put off by one setImmediate().
+   */
+  inTurn(step: () => void): void {
+    this.wait()
+    setImmediate(comeRound, this, step)
+  }
+
+  /** Called by comeRound() alone. */
+  take(step: () => void): void {
+    setHeard(false)
+    try {
+      step()
+    } finally {
+      this.goOn()
+    }
   }
 
   private received(event: CallEvent): void {
     switch (event.kind) {
       case 'started':
         this.phase = 'running'
-        this.knownPid = event.pid
         this.onStarted()
-        for (const pipe of this.pipes) pipe?.begin()
         break
       case 'failed':
         this.fail(startError(this.named, this.command, event))
@@ -189,17 +246,22 @@ export abstract class Call extends AsyncResource implements Watcher {
         this.onTaken(event.mechanism)
         break
       case 'ended':
-        // Whatever became of the keeper, a command that was not refused has an exit.
-        if (this.phase !== 'exited' && this.error === undefined) this.lost()
+        // What is among the survivors has not exited; of what a lost keeper had the status is unknown.
+        if (event.reason === 'keeper-gone' && this.phase !== 'exited' && this.error === undefined) {
+          this.phase = 'exited'
+          this.arrived.unshift(event)
+          this.onExited(null, null)
+          break
+        }
         this.usage = usageOf(event)
-        unwatch(this.number)
         this.over(this.reportOf(event))
     }
   }
 
-  private lost(): void {
-    this.phase = 'over'
-    this.onExited(null, null)
+  /** The pipes may be read. */
+  protected begin(): void {
+    this.begun = true
+    for (const pipe of this.pipes) pipe?.begin()
   }
 
   private fail(error: HoldfastError): void {
@@ -247,7 +309,7 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   /** Gives what is open of places 1 and up to the keeper; onTaken() or onEnded() follows. */
   protected handOver(): void {
-    if (this.phase === 'over') return
+    if (!this.isLive()) return
     const handed: number[] = []
     for (const place of this.piped) {
       const pipe = this.pipe(place)
@@ -339,6 +401,19 @@ export abstract class Call extends AsyncResource implements Watcher {
     throw notSupported('release()')
   }
 
+  /** For a log: what says which call it is, and nothing of its environment. */
+  facts(): object {
+    return { id: this.id, pid: this.pid, file: this.named.file, state: this.phase === 'over' ? 'ended' : this.phase }
+  }
+
+  toJSON(): object {
+    return this.facts()
+  }
+
+  [inspect.custom](): object {
+    return this.facts()
+  }
+
   /** An abort no longer concerns it. */
   protected forgetSignal(): void {
     if (this.command.signal !== undefined) unwatchSignal(this.command.signal, this)
@@ -355,6 +430,11 @@ export abstract class Call extends AsyncResource implements Watcher {
     this.held = false
     letGo()
   }
+}
+
+/** One round for what the listener's own setImmediate() came behind, and one for what it asked for. */
+function comeRound(call: Call, step: () => void): void {
+  setImmediate(enter, call, call.take, step)
 }
 
 /** @throws TypeError or RangeError for wrong options */
@@ -394,7 +474,7 @@ function noticeOf(event: Event<'ended'>): string | undefined {
 // ---- all of them
 /** What others may know and ask of a call. Its pid is NaN while it is not known: a 0 would name the host's own group to kill(2). */
 export function viewOf(call: Call): RunningCall {
-  return {
+  const view: RunningCall = {
     get id() {
       return call.id
     },
@@ -406,6 +486,7 @@ export function viewOf(call: Call): RunningCall {
     end: (options) => call.end(options),
     release: () => call.release(),
   }
+  return Object.defineProperty(view, inspect.custom, { value: () => call.facts() })
 }
 
 /** The calls of this thread that have not ended, kept ones included. */

@@ -2,14 +2,16 @@
 import { ChildProcess } from 'node:child_process'
 import { EventEmitter } from 'node:events'
 import type { Readable, Writable } from 'node:stream'
+import { type InspectOptions, inspect } from 'node:util'
 import type * as api from '../index'
+import type { Head } from './acknowledgement'
 import { Call, type EndOptions } from './call'
 import { type Command, commandOf, placesOf, signalNumber, splitArguments } from './command'
 import { codes, type HoldfastError, notSupported } from './errors'
-import { nextTick, setImmediate } from './globals'
+import { nextTick } from './globals'
 import { Place } from './native'
-import { AFTER_THE_END, HELD_BY_KERNEL } from './pipe'
-import { enter } from './reactor'
+import { AFTER_THE_END, HELD_BY_KERNEL, Reader } from './pipe'
+import { enter, setHeard, wasHeard } from './reactor'
 import { PipeDuplex, PipeReadable, type PipeStream, PipeWritable, type StreamOwner } from './streams'
 
 const SIGTERM = 15
@@ -33,13 +35,14 @@ export class ContainedProcess extends EventEmitter implements Shape {
   exitCode: number | null = null
   signalCode: NodeJS.Signals | null = null
   killed = false
-  readonly [behind]: ContainedCall
+  declare readonly [behind]: ContainedCall
 
   constructor(command: Command) {
     super()
     this.spawnfile = command.file
     this.spawnargs = command.argv as string[]
-    this[behind] = new ContainedCall(command, this)
+    // Not enumerable: what prints a ChildProcess prints all that it finds.
+    Object.defineProperty(this, behind, { value: new ContainedCall(command, this) })
   }
 
   get pid(): number | undefined {
@@ -94,6 +97,9 @@ export class ContainedProcess extends EventEmitter implements Shape {
   disconnect(): void {
     throw notSupported("disconnect() (the stdio value 'ipc')")
   }
+  [inspect.custom](_depth: number, options: InspectOptions): string {
+    return `ContainedProcess ${inspect(this[behind].facts(), options)}`
+  }
   [Symbol.dispose](): void {
     if (!this.killed) this.kill()
   }
@@ -106,18 +112,31 @@ export class ContainedProcess extends EventEmitter implements Shape {
 // never called.
 Object.setPrototypeOf(ContainedProcess.prototype, ChildProcess.prototype)
 
-export const callOf = (child: ContainedProcess): Call => child[behind]
+export const callOf = (child: ContainedProcess): ContainedCall => child[behind]
 
-/** What the user of a ContainedProcess sees of its call, and in which order. */
+/**
+ * What the user of a ContainedProcess sees of its call, and in which order.
+ *
+ * What one event makes its listeners do is done before the next: who awaits `spawn` and then asks for the output gets
+ * all of it, and who has read stdout to its end and then awaits `close` hears of it. child_process has that from
+ * libuv, where each of them is a callback of its own. Here they may all arrive at once, so that a turn of the loop is
+ * put between them, where there was anybody to hear the one before.
+ */
 class ContainedCall extends Call implements StreamOwner {
   private readonly streams: (PipeStream | undefined)[] = []
+  /** What was read of a place before it became a stream. */
+  private readonly heads: (Head | undefined)[] = []
   private readonly finished: boolean[] = []
   /** Places with a pipe that has not been closed. */
   private openPlaces: number
   /** Between handOver() and its answer. */
   private isHandingOver = false
+  /** Something was emitted since the last turn. */
+  private hasEmitted = false
+  /** `exit`, if there is one, was emitted. */
+  private mayClose = false
   private isClosed = false
-  private isSettled = false
+  private isFinished = false
   private lastReport: api.EndReport | undefined
 
   constructor(
@@ -137,15 +156,25 @@ class ContainedCall extends Call implements StreamOwner {
   }
 
   private makeStream(place: number): PipeStream {
+    const head = this.heads[place]?.head
     const pipe = this.pipe(place)
     if (pipe === undefined) this.finishPlace(place)
+    pipe?.reader?.leave()
     if (place === 0) return new PipeWritable(pipe, this)
-    return place < 3 ? new PipeReadable(pipe, this) : new PipeDuplex(pipe, this)
+    return place < 3 ? new PipeReadable(pipe, this, head) : new PipeDuplex(pipe, this)
+  }
+
+  /** Reads a place before it becomes a stream. */
+  readAhead(place: number, into: Head): void {
+    this.heads[place] = into
+    const pipe = this.pipe(place)
+    if (pipe !== undefined) new Reader(pipe, into).more()
   }
 
   // ---- what happens
   protected onStarted(): void {
     this.announce('spawn')
+    this.whenHeard(this.begin)
   }
 
   protected onFailed(error: HoldfastError): void {
@@ -158,16 +187,22 @@ class ContainedCall extends Call implements StreamOwner {
   }
 
   protected onExited(code: number | null, signal: NodeJS.Signals | null): void {
-    this.child.exitCode = code
-    this.child.signalCode = signal
-    this.closeStdin()
-    this.announce('exit', code, signal)
+    this.whenHeard(() => {
+      this.child.exitCode = code
+      this.child.signalCode = signal
+      this.closeStdin()
+      this.announce('exit', code, signal)
+      this.whenHeard(this.afterExit)
+    })
+  }
+
+  private afterExit(): void {
+    this.mayClose = true
     if (this.command.keep) {
       this.conclude(HELD_BY_KERNEL)
       this.isHandingOver = true
       this.handOver()
     }
-    // As in node:child_process, after the listeners of `exit` had their chance.
     nextTick(resumeUnread, this)
     this.closeIfDone()
   }
@@ -180,13 +215,14 @@ class ContainedCall extends Call implements StreamOwner {
 
   protected onEnded(report: api.EndReport): void {
     this.lastReport = report
+    this.mayClose = true
     this.isHandingOver = false
     this.conclude(report.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL)
     this.dropUntouched()
     this.closePipes()
-    if (this.openPlaces === 0) this.finish()
+    if (this.openPlaces === 0) this.closeIfDone()
     // A flowing stream emits what it holds, and closes, in ticks: before this. One that is paused is not waited for.
-    else setImmediate(finish, this)
+    else this.later(this.finish)
   }
 
   // ---- what follows from it
@@ -221,6 +257,7 @@ class ContainedCall extends Call implements StreamOwner {
   }
 
   streamClosed(stream: PipeStream): void {
+    this.streamed()
     this.finishPlace(this.streams.indexOf(stream))
     this.closeIfDone()
   }
@@ -232,10 +269,8 @@ class ContainedCall extends Call implements StreamOwner {
   }
 
   private closeIfDone(): void {
-    const hasExited = this.phase === 'exited' || this.phase === 'over'
-    if (!hasExited || this.isHandingOver || this.openPlaces > 0) return
-    this.close()
-    if (this.lastReport !== undefined) this.finish()
+    if (!this.mayClose || this.isHandingOver || this.openPlaces > 0) return
+    this.whenHeard(this.finish)
   }
 
   private close(): void {
@@ -245,12 +280,21 @@ class ContainedCall extends Call implements StreamOwner {
   }
 
   /** The order is kept, whichever way it ends: close, ended, and only then the promise. */
-  finish(): void {
-    if (this.isSettled || this.lastReport === undefined) return
-    this.isSettled = true
+  private finish(): void {
     this.close()
-    this.announce('ended', this.lastReport)
-    this.settle(this.lastReport)
+    const report = this.lastReport
+    if (report === undefined || this.isFinished) return
+    this.isFinished = true
+    this.whenHeard(() => {
+      this.announce('ended', report)
+      this.settle(report)
+    })
+  }
+
+  // ---- events and turns
+  streamed(): void {
+    this.hasEmitted = true
+    setHeard(true)
   }
 
   private announce(event: string, ...args: unknown[]): void {
@@ -258,14 +302,24 @@ class ContainedCall extends Call implements StreamOwner {
   }
 
   private emit(event: string, ...args: unknown[]): void {
+    if (this.child.listenerCount(event) > 0) this.streamed()
     this.child.emit(event, ...args)
+  }
+
+  /** At once, or a turn later, where there was something to hear. */
+  private whenHeard(step: (this: ContainedCall) => void): void {
+    if (this.hasEmitted || wasHeard()) this.later(step)
+    else step.call(this)
+  }
+
+  private later(step: (this: ContainedCall) => void): void {
+    this.inTurn(() => {
+      this.hasEmitted = false
+      step.call(this)
+    })
   }
 }
 
 function resumeUnread(call: ContainedCall): void {
   call.resumeUnread()
-}
-
-function finish(call: ContainedCall): void {
-  call.finish()
 }

@@ -136,6 +136,11 @@ export class Reader {
     this.pull()
   }
 
+  /** Another one reads from here on. */
+  leave(): void {
+    this.over = true
+  }
+
   private get concluding(): boolean {
     return this.most !== Number.POSITIVE_INFINITY
   }

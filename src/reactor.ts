@@ -41,11 +41,21 @@ export function unwatch(number: number): void {
 }
 
 function wake(): void {
+  isHeard = false
   for (const word of native.take(environment)) {
     const watcher = watchers[word >> 2]
     // A word may outlive its pipe or call, and reach the next one of that number: looking once too often is harmless.
     if (watcher !== undefined) enter(watcher, watcher.ready, word & 3)
   }
+}
+
+let isHeard = false
+
+/** A listener was called in this turn of ours: what awaits it goes on when the turn is over. */
+export const wasHeard = (): boolean => isHeard
+
+export function setHeard(value: boolean): void {
+  isHeard = value
 }
 
 /** Calls back in the call's scope. What a listener throws is uncaught, and nobody else's business. */

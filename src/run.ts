@@ -113,7 +113,9 @@ class RunCall extends Call {
   }
 
   // ---- what happens
-  protected onStarted(): void {}
+  protected onStarted(): void {
+    this.begin()
+  }
 
   protected onFailed(): void {
     this.stopInput?.()
@@ -268,7 +270,7 @@ class RunCall extends Call {
   private feed(pipe: Pipe): void {
     const { input } = this.wishes
     if (isReadable(input)) {
-      this.feedFrom(input, new PipeWritable(pipe, { streamClosed() {} }))
+      this.feedFrom(input, new PipeWritable(pipe, { streamed() {}, streamClosed() {} }))
     } else {
       const bytes = typeof input === 'string' ? Buffer.from(input) : bytesOf(input as ArrayBufferView)
       this.stopInput = () => pipe.close()

@@ -8,15 +8,15 @@
  * that there is a starter; its line is taken out of the Engine's output.
  */
 import type { Readable, Writable } from 'node:stream'
+import { type InspectOptions, inspect } from 'node:util'
 import type { EndReport } from '../index'
 import type * as api from '../session'
-import { Acknowledgement, HeldBack } from './acknowledgement'
+import { Acknowledgement, ReadAhead } from './acknowledgement'
 import type { EndOptions } from './call'
 import { type Command, commandOf, milliseconds, oneOf, placesOf, splitArguments, text } from './command'
 import { ContainedProcess, callOf } from './contained-process'
 import { withVariable } from './environment'
 import { abortError, type HoldfastError, invalidType, invalidValue, notContainedError } from './errors'
-import { setImmediate } from './globals'
 import { open } from './reactor'
 import { answer, isRequested, VARIABLE } from './request'
 
@@ -105,90 +105,106 @@ function requiredOf(value: unknown): boolean {
 class ContainedSession implements api.Session {
   contained = false
   readonly exited: api.Session['exited']
-  private readonly child: ContainedProcess
-  private readonly acknowledgement: Acknowledgement
-  /** To stderr. */
-  private readonly said: HeldBack
+  // #names: the plan has the environment, which is for no log.
+  readonly #plan: Plan
+  readonly #child: ContainedProcess
+  readonly #acknowledgement: Acknowledgement
+  readonly #stderr = new ReadAhead()
   /** The program was executed, or never will be. */
-  private readonly begun: Promise<void>
-  private error: HoldfastError | undefined
+  readonly #begun: Promise<void>
+  #error: HoldfastError | undefined
+  /** What follows on the start is kept until the session has been handed over. */
+  #isKept = false
 
-  constructor(private readonly plan: Plan) {
+  constructor(plan: Plan) {
     const child = new ContainedProcess(plan.command)
-    this.child = child
-    this.begun = new Promise((resolve) => {
-      child.once('spawn', resolve)
+    const call = callOf(child)
+    this.#plan = plan
+    this.#child = child
+    this.#acknowledgement = new Acknowledgement(plan.ack, plan.ackTimeout)
+    this.#begun = new Promise((resolve) => {
+      child.once('spawn', () => {
+        this.#isKept = true
+        call.wait()
+        resolve()
+      })
       child.once('error', (error: HoldfastError) => {
-        this.error = error
+        this.#error = error
         resolve()
       })
       // With neither, when its keeper was lost.
-      child.once('ended', () => resolve())
+      child.once('ended', () => {
+        this.#acknowledgement.decide(false)
+        resolve()
+      })
     })
     this.exited = new Promise((resolve) => {
       child.once('exit', (exitCode: number | null, signal: NodeJS.Signals | null) => resolve({ exitCode, signal }))
     })
-    this.acknowledgement = new Acknowledgement(this.stdout, plan.ack, plan.ackTimeout)
-    this.said = new HeldBack(this.stderr)
-    if (plan.hasStarter) callOf(child).hasStarter()
+    call.readAhead(1, this.#acknowledgement)
+    call.readAhead(2, this.#stderr)
+    if (plan.hasStarter) call.hasStarter()
   }
 
   /** Until the acknowledgement was read, or is known not to come. */
   async begin(): Promise<void> {
-    await this.begun
-    if (this.error === undefined) this.contained = await this.acknowledge()
-    else await this.fail(this.error)
-    if (this.contained) callOf(this.child).hasStarter()
-    this.said.putBack()
-    // By then, whoever awaits the start listens.
-    setImmediate(flow, this)
+    await this.#begun
+    const call = callOf(this.#child)
+    if (this.#error === undefined) this.contained = await this.#acknowledge()
+    else await this.#fail(this.#error)
+    if (this.contained) call.hasStarter()
+    this.#stderr.stop()
+    // By then, what awaits the start has listened.
+    call.inTurn(() => this.#goOn())
   }
 
-  private async acknowledge(): Promise<boolean> {
-    const { signal, required, hasStarter, program } = this.plan
-    const came = await this.acknowledgement.isThere()
-    if (signal?.aborted) await this.fail(abortError(signal, undefined, true))
+  async #acknowledge(): Promise<boolean> {
+    const { signal, required, hasStarter, program } = this.#plan
+    const came = await this.#acknowledgement.isThere()
+    if (signal?.aborted) await this.#fail(abortError(signal, undefined, true))
     if (came || !required) return came
-    void this.child.end({ grace: 0 })
-    await this.ended
-    throw notContainedError(program, hasStarter, this.said.text)
+    void this.#child.end({ grace: 0 })
+    return this.#fail(() => notContainedError(program, hasStarter, String(this.#stderr.head)))
   }
 
-  private async fail(error: HoldfastError): Promise<never> {
+  async #fail(error: HoldfastError | (() => HoldfastError)): Promise<never> {
+    this.#goOn()
     await this.ended
-    throw error
+    throw typeof error === 'function' ? error() : error
   }
 
-  /** Called by flow() alone. */
-  flow(): void {
-    this.acknowledgement.release()
-    this.said.release()
+  #goOn(): void {
+    if (!this.#isKept) return
+    this.#isKept = false
+    callOf(this.#child).goOn()
   }
 
   // ---- what can be asked of it
   get pid(): number {
-    return this.child.pid ?? Number.NaN
+    return this.#child.pid ?? Number.NaN
   }
   get stdin(): Writable {
-    return this.child.stdin as Writable
+    return this.#child.stdin as Writable
   }
   get stdout(): Readable {
-    return this.child.stdout as Readable
+    return this.#child.stdout as Readable
   }
   get stderr(): Readable {
-    return this.child.stderr as Readable
+    return this.#child.stderr as Readable
   }
   get ended(): Promise<EndReport> {
-    return this.child.ended
+    return this.#child.ended
   }
   end(options?: EndOptions): Promise<EndReport> {
-    return this.child.end(options)
+    return this.#child.end(options)
   }
   async [Symbol.asyncDispose](): Promise<void> {
     await this.end()
   }
-}
-
-function flow(session: ContainedSession): void {
-  session.flow()
+  toJSON(): object {
+    return { ...callOf(this.#child).facts(), contained: this.contained }
+  }
+  [inspect.custom](_depth: number, options: InspectOptions): string {
+    return `Session ${inspect(this.toJSON(), options)}`
+  }
 }

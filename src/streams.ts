@@ -9,6 +9,8 @@ const SIZE = 64 * 1024
 
 /** The call that shows the stream to its user. */
 export interface StreamOwner {
+  /** Data or the end came, for which there may be listeners. */
+  streamed(): void
   /** A stream over a pipe has closed it. */
   streamClosed(stream: PipeStream): void
 }
@@ -17,40 +19,46 @@ export type PipeStream = PipeReadable | PipeWritable | PipeDuplex
 
 type Done = (error?: Error | null) => void
 
-/** `pipe` undefined: of a call that has ended, or never started. */
+/**
+ * `pipe` undefined: of a call that has ended, or never started. What leads to the call is in #names: nothing that
+ * prints or serialises a stream gets there.
+ */
 export class PipeReadable extends Readable implements Sink {
-  private readonly hostEnd: Pipe | undefined
-  private readonly reader: Reader | undefined
+  readonly #hostEnd: Pipe | undefined
+  readonly #reader: Reader | undefined
+  readonly #owner: StreamOwner
 
-  constructor(
-    pipe: Pipe | undefined,
-    private readonly owner: StreamOwner,
-  ) {
+  /** @param head what was read of the pipe already */
+  constructor(pipe: Pipe | undefined, owner: StreamOwner, head?: Buffer) {
     super({ highWaterMark: SIZE })
-    this.hostEnd = pipe
+    this.#hostEnd = pipe
+    this.#owner = owner
+    if (head !== undefined && head.length > 0) this.push(head)
     if (pipe === undefined) this.push(null)
-    else this.reader = new Reader(pipe, this)
+    else this.#reader = new Reader(pipe, this)
   }
 
   override _read(): void {
-    this.reader?.more()
+    this.#reader?.more()
   }
 
   received(length: number): boolean {
+    this.#owner.streamed()
     return this.push(kept(length))
   }
 
   finished(errno: number): void {
+    this.#owner.streamed()
     endOrFail(this, errno)
   }
 
   /** Takes what the kernel holds, wanted or not; a paused stream holds it. */
   conclude(most: number): void {
-    this.reader?.conclude(most, true)
+    this.#reader?.conclude(most, true)
   }
 
   override _destroy(error: Error | null, done: Done): void {
-    closed(this, this.hostEnd, this.owner, error, done)
+    closed(this, this.#hostEnd, this.#owner, error, done)
   }
 
   /** The call keeps the loop alive, its streams do not. */
@@ -64,29 +72,28 @@ export class PipeReadable extends Readable implements Sink {
 }
 
 export class PipeWritable extends Writable {
-  private readonly hostEnd: Pipe | undefined
-  private readonly writer: Writer | undefined
+  readonly #hostEnd: Pipe | undefined
+  readonly #writer: Writer | undefined
+  readonly #owner: StreamOwner
 
-  constructor(
-    pipe: Pipe | undefined,
-    private readonly owner: StreamOwner,
-  ) {
+  constructor(pipe: Pipe | undefined, owner: StreamOwner) {
     super()
-    this.hostEnd = pipe
+    this.#hostEnd = pipe
+    this.#owner = owner
     if (pipe === undefined) this.destroy()
-    else this.writer = new Writer(pipe)
+    else this.#writer = new Writer(pipe)
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
-    this.writer?.write(chunk, done)
+    this.#writer?.write(chunk, done)
   }
 
   override _writev(chunks: { chunk: Buffer }[], done: Done): void {
-    this.writer?.write(Buffer.concat(chunks.map(({ chunk }) => chunk)), done)
+    this.#writer?.write(Buffer.concat(chunks.map(({ chunk }) => chunk)), done)
   }
 
   override _final(done: Done): void {
-    this.hostEnd?.close()
+    this.#hostEnd?.close()
     done()
   }
 
@@ -96,8 +103,8 @@ export class PipeWritable extends Writable {
   }
 
   override _destroy(error: Error | null, done: Done): void {
-    this.writer?.abandon(error)
-    closed(this, this.hostEnd, this.owner, error, done)
+    this.#writer?.abandon(error)
+    closed(this, this.#hostEnd, this.#owner, error, done)
   }
 
   ref(): this {
@@ -111,54 +118,55 @@ export class PipeWritable extends Writable {
 
 /** Places from 3 on. */
 export class PipeDuplex extends Duplex implements Sink {
-  private readonly hostEnd: Pipe | undefined
-  private readonly reader: Reader | undefined
-  private readonly writer: Writer | undefined
+  readonly #hostEnd: Pipe | undefined
+  readonly #reader: Reader | undefined
+  readonly #writer: Writer | undefined
+  readonly #owner: StreamOwner
 
-  constructor(
-    pipe: Pipe | undefined,
-    private readonly owner: StreamOwner,
-  ) {
+  constructor(pipe: Pipe | undefined, owner: StreamOwner) {
     super({ highWaterMark: SIZE, allowHalfOpen: false })
-    this.hostEnd = pipe
+    this.#hostEnd = pipe
+    this.#owner = owner
     if (pipe === undefined) {
       this.push(null)
     } else {
-      this.reader = new Reader(pipe, this)
-      this.writer = new Writer(pipe)
+      this.#reader = new Reader(pipe, this)
+      this.#writer = new Writer(pipe)
     }
   }
 
   override _read(): void {
-    this.reader?.more()
+    this.#reader?.more()
   }
 
   received(length: number): boolean {
+    this.#owner.streamed()
     return this.push(kept(length))
   }
 
   finished(errno: number): void {
+    this.#owner.streamed()
     endOrFail(this, errno)
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
-    if (this.writer === undefined) done()
-    else this.writer.write(chunk, done)
+    if (this.#writer === undefined) done()
+    else this.#writer.write(chunk, done)
   }
 
   override _final(done: Done): void {
-    this.hostEnd?.finishWriting()
+    this.#hostEnd?.finishWriting()
     done()
   }
 
   conclude(most: number): void {
-    this.reader?.conclude(most, true)
-    this.writer?.stop()
+    this.#reader?.conclude(most, true)
+    this.#writer?.stop()
   }
 
   override _destroy(error: Error | null, done: Done): void {
-    this.writer?.abandon(error)
-    closed(this, this.hostEnd, this.owner, error, done)
+    this.#writer?.abandon(error)
+    closed(this, this.#hostEnd, this.#owner, error, done)
   }
 
   ref(): this {
