@@ -164,7 +164,11 @@ export interface SpawnOptions {
   /** Accepted for the sake of node:child_process; there is never a window. */
   windowsHide?: boolean | undefined
 }
-/** 'stdout' (third place only): the same pipe as stdout, so that the order of writes is kept. 'ipc' is not yet: refused. */
+/**
+ * 'stdout' (third place only): the same pipe as stdout, so that the order of writes is kept. 'ipc' is not yet: refused.
+ * A Stream needs an open descriptor. That of another call of holdfast is given away for good (`a | b`); any other is lent:
+ * the host does not read it until the call has ended.
+ */
 export type StdioOption =
   | 'pipe'
   | 'overlapped'

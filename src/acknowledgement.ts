@@ -1,6 +1,6 @@
 /**
- * Reads ahead of what is to become a stream. The stream itself is made when this is over, begins with what was read and
- * is none of the line, and is as new: whatever its user does with it first, nobody has looked at it before.
+ * Reads ahead of what is to become a stream. The stream is made when this is over and begins with what was read, without
+ * the acknowledgement. So it is untouched when its user has it, whatever is done with it first.
  */
 import { clearTimeout, setImmediate, setTimeout } from './globals'
 import { kept, type Sink } from './pipe'

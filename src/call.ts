@@ -19,6 +19,7 @@ import { type CallEvent, Place } from './native'
 import { notices } from './notices'
 import { Pipe } from './pipe'
 import { enter, environment, hold, letGo, native, open, setHeard, unwatch, type Watcher, watch } from './reactor'
+import type { PipeWritable } from './streams'
 
 export interface EndOptions {
   signal?: NodeJS.Signals | number
@@ -332,6 +333,9 @@ export abstract class Call extends AsyncResource implements Watcher {
       if (pipe !== undefined) this.closeHandedOver(pipe)
     }
   }
+
+  /** For what feeds it from a stream of the host; no user has it. */
+  abstract fedStdin(): PipeWritable
 
   // ---- what can be asked of it
   get id(): string {

@@ -2,7 +2,8 @@
 import { constants } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { environmentOf } from './environment'
-import { invalidType, invalidValue, notSupported, outOfRange, unknownSignal } from './errors'
+import { invalidPlace, invalidType, invalidValue, notSupported, outOfRange, unknownSignal } from './errors'
+import { descriptorOf, isStream } from './given'
 import { nullByte } from './messages'
 import { Place } from './native'
 
@@ -214,18 +215,6 @@ function placeOf(value: unknown, index: number): number {
       return Place.stdout
   }
   const descriptor = descriptorOf(value)
-  if (descriptor === undefined) throw invalidValue(`options.stdio[${index}]`, 'is invalid', value)
+  if (descriptor === undefined) throw invalidPlace(`options.stdio[${index}]`, value, isStream(value))
   return descriptor
-}
-
-function descriptorOf(value: unknown): number | undefined {
-  if (typeof value === 'number') return isDescriptor(value) ? value : undefined
-  if (typeof value !== 'object' || value === null) return undefined
-  const { fd, _handle } = value as { fd?: unknown; _handle?: { fd?: unknown } | null }
-  if (isDescriptor(fd)) return fd
-  return isDescriptor(_handle?.fd) ? _handle.fd : undefined
-}
-
-function isDescriptor(value: unknown): value is number {
-  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= LONGEST
 }

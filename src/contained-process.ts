@@ -8,6 +8,7 @@ import type { Head } from './acknowledgement'
 import { Call, type EndOptions } from './call'
 import { type Command, commandOf, placesOf, signalNumber, splitArguments } from './command'
 import { codes, type HoldfastError, notSupported } from './errors'
+import { givenOf } from './given'
 import { nextTick } from './globals'
 import { Place } from './native'
 import { AFTER_THE_END, HELD_BY_KERNEL, Reader } from './pipe'
@@ -19,7 +20,11 @@ const SIGTERM = 15
 /** @see the declaration in index.d.ts */
 export function spawn(file: string, second?: unknown, third?: unknown): ContainedProcess {
   const { args, options } = splitArguments(second, third)
-  return new ContainedProcess(commandOf(file, args, options, placesOf(options.stdio)))
+  const places = placesOf(options.stdio)
+  const given = givenOf(options.stdio, places)
+  const child = new ContainedProcess(commandOf(file, args, options, places))
+  given?.take(callOf(child))
+  return child
 }
 
 /** The call behind it: a symbol and not a #name, so that it is found through a proxy as well. */
@@ -117,10 +122,10 @@ export const callOf = (child: ContainedProcess): ContainedCall => child[behind]
 /**
  * What the user of a ContainedProcess sees of its call, and in which order.
  *
- * What one event makes its listeners do is done before the next: who awaits `spawn` and then asks for the output gets
- * all of it, and who has read stdout to its end and then awaits `close` hears of it. child_process has that from
- * libuv, where each of them is a callback of its own. Here they may all arrive at once, so that a turn of the loop is
- * put between them, where there was anybody to hear the one before.
+ * What an event makes its listeners do is done before the next one: code that awaits `spawn` and then listens for data
+ * gets all of it, and code that reads stdout to its end and then awaits `close` is not too late. child_process has that
+ * from libuv, where each event is a callback of its own. Here they may arrive in one message, so a turn of the loop is
+ * put between them where the one before had a listener.
  */
 class ContainedCall extends Call implements StreamOwner {
   private readonly streams: (PipeStream | undefined)[] = []
@@ -131,6 +136,8 @@ class ContainedCall extends Call implements StreamOwner {
   private openPlaces: number
   /** Between handOver() and its answer. */
   private isHandingOver = false
+  /** Its stdin is fed from a stream of the host: `child.stdin` is null, as for one that is inherited. */
+  private isFed = false
   /** Something was emitted since the last turn. */
   private hasEmitted = false
   /** `exit`, if there is one, was emitted. */
@@ -150,9 +157,15 @@ class ContainedCall extends Call implements StreamOwner {
 
   /** Made when somebody asks for it: most users never touch stdin, and many nothing at all. */
   stream(place: number): PipeStream | null {
-    if (this.command.stdio[place] !== Place.pipe) return null
+    if (this.command.stdio[place] !== Place.pipe || (place === 0 && this.isFed)) return null
     this.streams[place] ??= this.makeStream(place)
     return this.streams[place]
+  }
+
+  fedStdin(): PipeWritable {
+    const stdin = this.stream(0) as PipeWritable
+    this.isFed = true
+    return stdin
   }
 
   private makeStream(place: number): PipeStream {

@@ -83,6 +83,10 @@ export const invalidType = (name: string, expected: string, value: unknown) =>
   coded(new TypeError(messages.wrongType(name, expected, value)), 'ERR_INVALID_ARG_TYPE')
 export const invalidValue = (name: string, reason: string, value: unknown) =>
   coded(new TypeError(messages.wrongValue(name, reason, value)), 'ERR_INVALID_ARG_VALUE')
+export const invalidPlace = (name: string, value: unknown, isStream: boolean) =>
+  isStream
+    ? coded(new TypeError(messages.streamWithoutDescriptor(name, value as object)), 'ERR_INVALID_ARG_VALUE')
+    : invalidValue(name, 'is invalid', value)
 export const outOfRange = (name: string, range: string, value: unknown) =>
   coded(new RangeError(messages.wrongRange(name, range, value)), 'ERR_OUT_OF_RANGE')
 export const unknownSignal = (value: unknown) =>

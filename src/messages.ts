@@ -24,6 +24,8 @@ export const wrongType = (name: string, expected: string, value: unknown) =>
   `${argument(name)} must be ${expected}. Received ${shown(value)}`
 export const wrongValue = (name: string, reason: string, value: unknown) =>
   `${argument(name)} ${reason}. Received ${shown(value)}`
+export const streamWithoutDescriptor = (name: string, stream: object) =>
+  `${argument(name)} is a stream without an open file descriptor (${stream.constructor?.name}). Use 'pipe' in its place, and pipe the stream to the command or the command to the stream; a file stream is open after its event 'open'`
 export const wrongRange = (name: string, range: string, value: unknown) =>
   `${argument(name)} must be ${range}. Received ${shown(value)}`
 export const nullByte = (value: string) =>

@@ -147,6 +147,8 @@ export interface Native {
   /** shutdown(SHUT_WR) of a duplex place; for a plain pipe the same as close(). */
   finish(pipe: number): void
   close(pipe: number): void
+  /** Its descriptor, for the stdio of start(); valid until close(). -1 when it is closed. */
+  descriptor(pipe: number): number
   /**
    * Checks, and starts a guard; does not wait for it. The leader is named by a pidfd from here on. What is said over
    * the pipe is described in src/guard.ts.

@@ -5,6 +5,7 @@ import { watchSignal } from './abort'
 import { Call, type EndOptions, viewOf } from './call'
 import { type Command, commandOf, placesOf, splitArguments } from './command'
 import { abortError, codes, HoldfastError, invalidType, invalidValue, outOfRange } from './errors'
+import { givenOf } from './given'
 import { clearTimeout, clock, setTimeout } from './globals'
 import * as messages from './messages'
 import { Place } from './native'
@@ -32,7 +33,10 @@ export function run(file: string, second?: unknown, third?: unknown): Promise<Re
   return new Promise((resolve, reject) => {
     const { args, options } = splitArguments(second, third)
     const wishes = wishesOf(options as RunOptions)
-    new RunCall(commandOf(file, args, options, runPlaces(options.stdio, wishes)), wishes, { resolve, reject })
+    const places = runPlaces(options.stdio, wishes)
+    const given = givenOf(options.stdio, places)
+    const call = new RunCall(commandOf(file, args, options, places), wishes, { resolve, reject })
+    given?.take(call)
   })
 }
 
@@ -107,8 +111,8 @@ class RunCall extends Call {
     for (const place of this.piped) {
       const pipe = this.pipe(place)
       if (pipe === undefined) continue
-      if (place === 0) this.feed(pipe)
-      else this.collectors.push(new Collector(this, pipe, place))
+      if (place > 0) this.collectors.push(new Collector(this, pipe, place))
+      else if (wishes.input !== undefined) this.feed(pipe)
     }
   }
 
@@ -276,6 +280,12 @@ class RunCall extends Call {
       this.stopInput = () => pipe.close()
       new Writer(pipe).write(bytes, this.stopInput)
     }
+  }
+
+  fedStdin(): PipeWritable {
+    const stdin = new PipeWritable(this.pipe(0), { streamed() {}, streamClosed() {} })
+    this.stopInput = () => stdin.destroy()
+    return stdin
   }
 
   private feedFrom(input: Readable, stdin: PipeWritable): void {

@@ -19,6 +19,10 @@ export type PipeStream = PipeReadable | PipeWritable | PipeDuplex
 
 type Done = (error?: Error | null) => void
 
+/** undefined: it is no stream of a call, or has had no pipe. */
+export const hostEndOf = (stream: object): Pipe | undefined =>
+  PipeReadable.hostEnd(stream) ?? PipeWritable.hostEnd(stream) ?? PipeDuplex.hostEnd(stream)
+
 /**
  * `pipe` undefined: of a call that has ended, or never started. What leads to the call is in #names: nothing that
  * prints or serialises a stream gets there.
@@ -59,6 +63,10 @@ export class PipeReadable extends Readable implements Sink {
 
   override _destroy(error: Error | null, done: Done): void {
     closed(this, this.#hostEnd, this.#owner, error, done)
+  }
+
+  static hostEnd(stream: object): Pipe | undefined {
+    return #hostEnd in stream ? stream.#hostEnd : undefined
   }
 
   /** The call keeps the loop alive, its streams do not. */
@@ -105,6 +113,10 @@ export class PipeWritable extends Writable {
   override _destroy(error: Error | null, done: Done): void {
     this.#writer?.abandon(error)
     closed(this, this.#hostEnd, this.#owner, error, done)
+  }
+
+  static hostEnd(stream: object): Pipe | undefined {
+    return #hostEnd in stream ? stream.#hostEnd : undefined
   }
 
   ref(): this {
@@ -167,6 +179,10 @@ export class PipeDuplex extends Duplex implements Sink {
   override _destroy(error: Error | null, done: Done): void {
     this.#writer?.abandon(error)
     closed(this, this.#hostEnd, this.#owner, error, done)
+  }
+
+  static hostEnd(stream: object): Pipe | undefined {
+    return #hostEnd in stream ? stream.#hostEnd : undefined
   }
 
   ref(): this {

@@ -326,6 +326,11 @@ pub fn close(pipe: u32) -> Result<()> {
 }
 
 #[napi(catch_unwind)]
+pub fn descriptor(pipe: u32) -> Result<i32> {
+    Ok(host()?.descriptor(pipe).unwrap_or(-1))
+}
+
+#[napi(catch_unwind)]
 pub fn reset_helper() -> Result<()> {
     host()?.reset_helper();
     Ok(())

@@ -15,7 +15,7 @@ mod reactor;
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -421,6 +421,11 @@ impl Host {
     /// Closes a pipe.
     pub fn close(&self, pipe: u32) {
         self.reactor.remove(pipe);
+    }
+
+    /// The descriptor of a pipe, to be inherited by another call; valid until [`Host::close`].
+    pub fn descriptor(&self, pipe: u32) -> Option<RawFd> {
+        Some(self.reactor.get(pipe)?.as_raw_fd())
     }
 
     /// The next call starts a new helper.
