@@ -287,10 +287,15 @@ export interface EndReport {
   by: 'keeper' | 'helper' | 'guard' | 'host'
   /** What began the end. */
   reason: 'exit' | 'timeout' | 'idle' | 'abort' | 'end' | 'release' | 'host-gone' | 'keeper-gone' | 'not-started'
-  /** Left when the command exited, or when the end began, and ended. At most 64 are named. */
+  /**
+   * Everything but the command's first process that was alive when the command exited or the end began (after an
+   * `end()`, an abort, a timeout: all that was running), or was found later, and has ended. At most 64 are named.
+   */
   leftovers: ProcessInfo[]
+  /** How many there were, also beyond 64. */
   leftoverCount: number
   released: ProcessInfo[]
+  /** What is still alive, the command's first process included. At most 64 are named. */
   survivors: ProcessInfo[]
   /** From the first SIGKILL to the proof, with fractions. */
   proofTime: number
@@ -301,6 +306,7 @@ export interface EndReport {
 }
 export interface ProcessInfo {
   pid: number
+  /** As the kernel keeps it: at most 15 bytes. Safe to print: U+FFFD for control characters and invalid UTF-8. */
   name: string
 }
 export interface RunResult<T extends string | Uint8Array = string> {

@@ -124,14 +124,15 @@ impl Brood {
         }
     }
 
-    /// Holds those of the list, processes below our children each with its parent, that are outside the group. Counts all
-    /// of them as left over.
+    /// Holds those of the list, processes below our children each with its parent, that are outside the group. Counts them
+    /// and the members of the group as left over.
     fn hold(&mut self, listed: &[(Pid, Pid)], group: Option<&Group>) -> (Vec<Pid>, BTreeMap<Pid, Handle>) {
         let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
         let is_root = |pid: Pid| sys::look(pid) != Look::NotOurs || in_group(pid);
         let mut held = BTreeMap::new();
         let found = hold_listed(listed, &mut held, is_root, in_group, |_| ());
-        self.note(listed.iter().map(|&(pid, _)| pid));
+        // The list itself is not to be trusted: of another pid namespace it names other processes.
+        self.note(listed.iter().map(|&(pid, _)| pid).filter(|pid| held.contains_key(pid) || in_group(*pid)));
         (found.new, held)
     }
 
