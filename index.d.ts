@@ -288,14 +288,18 @@ export interface EndReport {
   /** What began the end. */
   reason: 'exit' | 'timeout' | 'idle' | 'abort' | 'end' | 'release' | 'host-gone' | 'keeper-gone' | 'not-started'
   /**
-   * Everything but the command's first process that was alive when the command exited or the end began (after an
-   * `end()`, an abort, a timeout: all that was running), or was found later, and has ended. At most 64 are named.
+   * Everything but the command's first process, or the guarded child, that was alive when it exited or the end began
+   * (after an `end()`, an abort, a timeout: all that was running), and has ended; of a call also what was found later. At
+   * most 64 are named.
    */
   leftovers: ProcessInfo[]
   /** How many there were, also beyond 64. */
   leftoverCount: number
   released: ProcessInfo[]
-  /** What is still alive, the command's first process included. At most 64 are named. */
+  /**
+   * What is still alive, the command's first process or the guarded child included. Of a call at most 64 are named, of
+   * guard() every one.
+   */
   survivors: ProcessInfo[]
   /** From the first SIGKILL to the proof, with fractions. */
   proofTime: number

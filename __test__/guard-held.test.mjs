@@ -1,13 +1,14 @@
 // The ways to hold a group, one after the other: what the kernel refuses decides which one it is, and all come to the
 // same ends.
 import test from 'ava'
-import { gone, guardsOf, isAlive, noneMarked, stat, until } from './support/facts.mjs'
+import { gone, guardsOf, isAlive, noneMarked, stat, statusOf, until } from './support/facts.mjs'
 import { compiled } from './support/fixtures.mjs'
 import { ends, guardHost, orderedHost, ownGroup, shellOf, users } from './support/guard.mjs'
 import { killMarked, suite } from './support/suite.mjs'
 
 suite(test)
 
+const ignoresTerm = (pid) => ((BigInt(`0x${statusOf(pid, 'SigIgn')}`) >> 14n) & 1n) === 1n
 const TWO = { start: shellOf('sleep 60 & sleep 60 & wait'), count: 3 }
 const spawned = users['child_process.spawn']
 
@@ -61,6 +62,16 @@ for (const [kernel, { rules, held }] of Object.entries(kernels)) {
     if (host === undefined) return
     t.like(await host.do('return group.end({ grace: 200 })'), { outcome: 'ended', reason: 'end' })
     t.deepEqual(host.others(), [])
+  })
+
+  test(`${about} C80 what was found is ended when the first signal has taken its parent`, async (t) => {
+    const script = `setsid bash -c 'trap "" TERM; sleep 60; :' & sleep 60`
+    const isSettled = (pids) => pids.some((pid) => stat(pid)?.session === pid && ignoresTerm(pid))
+    const host = await hostOf(t, { start: shellOf(script), count: 4, isSettled })
+    if (host === undefined) return
+    const report = await host.do('return group.end({ grace: 200 })')
+    t.deepEqual(host.others(), [])
+    t.like(report, { outcome: 'ended', reason: 'end', leftoverCount: 3, survivors: [] }, JSON.stringify(report))
   })
 
   test(`${about} members that come and go, and a leader that leaves before them`, async (t) => {

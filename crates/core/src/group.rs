@@ -1,22 +1,31 @@
 //! The end of a group that somebody else started: it is held by something that is not its number, signalled through
 //! that, and shown to be ended by the process table, or by the kernel where it says that the group is empty.
 //!
-//! Unlike a brood ([`brood`](crate::brood)) a group is not below us: nobody tells us of a member's end by SIGCHLD, so
-//! each one is waited for through a [`Handle`]. Whoever left the group is reached as long as the chain of parents to a
-//! member holds.
+//! Unlike a brood ([`brood`](crate::brood)) a group is not below us: no SIGCHLD tells of a member's end, so each one is
+//! waited for through a [`Handle`]. What left the group is found as long as the chain of parents to a member holds. That
+//! chain breaks with the first signal, so what was found once is held until it is dead ([`Tracked`]).
 
-use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use holdfast_wire::ProcessInfo;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid, Turn};
 
-/// Where an end cannot be polled for, it is looked for so often.
+/// Polling interval for handles without a pidfd.
 pub const AGAIN: Duration = Duration::from_millis(50);
-/// Looks that follow whoever forks while it is being stopped.
+/// Bound on rescans while the tree keeps forking.
 const MOST_LOOKS: u32 = 64;
+/// The same before the first signal, when nothing is stopped yet.
+const MOST_LOOKS_BEFORE: u32 = 4;
+/// How long a process that refuses signals may take to exit by itself after the last death, as sudo(8) does when its
+/// command is gone.
+const REFUSAL_GRACE: Duration = Duration::from_millis(500);
+/// Descriptors that are left for reading the process table.
+const RESERVE: u64 = 4;
 
 /// What holds a group, so that whoever is signalled is a member of it.
 pub enum Hold {
@@ -35,7 +44,7 @@ pub enum GroupEnd {
     Ended,
     /// Signals were sent, and it cannot be told who is left.
     Unconfirmed,
-    /// The time is up, or whoever lives refuses to be signalled.
+    /// These live: the time is up, or they refuse to be signalled.
     Survivors(Vec<Pid>),
     /// Nothing was sent: the group is not held, or we may be a member of it.
     Refused,
@@ -52,18 +61,18 @@ pub enum Live {
     Unknown,
 }
 
-/// What a look for those who left the group has brought.
+/// What a look for processes below has found.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Held now and not before, parents first.
     pub new: Vec<Pid>,
-    /// Somebody is there who cannot be held (no free descriptor).
+    /// There may be more: one cannot be held (no free descriptor), or a list of children cannot be read.
     pub missed: bool,
 }
 
 /// SIGKILL to a pinned group until no live member is left.
 pub fn end_pinned_group(group: &Group, deadline: Instant) -> GroupEnd {
-    Hold::Pin(*group).end(deadline)
+    Tracked::new(Hold::Pin(*group)).end(deadline)
 }
 
 /// Members of a group, each held by a descriptor of its own, for kernels that cannot signal a group through its leader.
@@ -72,9 +81,9 @@ pub fn end_pinned_group(group: &Group, deadline: Instant) -> GroupEnd {
 /// who was held before it is unreaped after it; or if the kernel has not come around to that number since such a look.
 pub struct Members {
     group: Pid,
-    held: BTreeMap<Pid, Handle>,
-    /// So many were ever taken hold of.
-    found: usize,
+    held: BTreeMap<Pid, Rc<Handle>>,
+    /// A member could not be held in the last look (no free descriptor).
+    missed: bool,
     /// When a look last counted.
     tied: Option<Turn>,
     /// Somebody has the group's number and could not be held, or not be tied to the group.
@@ -84,7 +93,8 @@ pub struct Members {
 impl Members {
     /// Held by its leader to begin with, who must be unreaped.
     pub fn new(group: Pid, leader: Handle) -> Members {
-        Members { group, held: BTreeMap::from([(group, leader)]), found: 1, tied: None, stranger: false }
+        let held = BTreeMap::from([(group, Rc::new(leader))]);
+        Members { group, held, missed: false, tied: None, stranger: false }
     }
 
     /// Takes hold of whoever is new.
@@ -95,9 +105,9 @@ impl Members {
         let (mut new, missed) = hold_each(&unknown);
         // Opened first, looked at again after: whoever has the number now has it behind this descriptor.
         new.retain(|&(pid, _)| sys::group_of(pid) == Some(self.group));
-        if self.held.values().any(Handle::is_unreaped) || self.is_still_its_own() {
-            self.found += new.len();
-            self.held.extend(new);
+        self.missed = missed;
+        if self.held.values().any(|handle| handle.is_unreaped()) || self.is_still_its_own() {
+            self.held.extend(new.into_iter().map(|(pid, handle)| (pid, Rc::new(handle))));
             self.tied = turn;
             self.stranger = missed;
         } else {
@@ -144,11 +154,6 @@ impl Hold {
         }
     }
 
-    /// How many members were found one by one; a group that is held as a whole needs none to be found.
-    fn found(&self) -> usize {
-        if let Hold::Members(members) = self { members.found } else { 0 }
-    }
-
     /// Signals every member.
     pub fn signal(&self, signal: i32) -> Delivery {
         match self {
@@ -171,81 +176,190 @@ impl Hold {
         }
     }
 
-    /// Whoever is below a live member and not in the group, each held. `follow` is called for each one.
-    pub fn left(&mut self, held: &mut BTreeMap<Pid, Handle>, follow: impl Fn(&Handle)) -> Found {
-        let Live::These(members) = self.live() else { return Found::default() };
-        let roots: Vec<Pid> = members.iter().chain(held.keys()).copied().collect();
-        let in_group = |pid| sys::group_of(pid) == Some(self.group());
-        // The group is held still, after the look at the number.
-        let is_root = |pid| in_group(pid) && self.signal(0) != Delivery::Nobody;
-        hold_below(&roots, held, is_root, in_group, follow)
+    /// Holds these, which were listed as live members. Whether one of them could not be held.
+    fn hold_each(&self, list: &[Pid]) -> (Vec<(Pid, Rc<Handle>)>, bool) {
+        if let Hold::Members(members) = self {
+            let held = |&pid| Some((pid, Rc::clone(members.held.get(&pid)?)));
+            return (list.iter().filter_map(held).collect(), members.missed);
+        }
+        let (mut held, missed) = hold_each(list);
+        // Unreaped after the look at its number, so it was its number; and the group is still held after that.
+        held.retain(|(pid, handle)| sys::group_of(*pid) == Some(self.group()) && handle.is_unreaped());
+        if !matches!(self.signal(0), Delivery::Sent | Delivery::Denied) {
+            held.clear();
+        }
+        (held.into_iter().map(|(pid, handle)| (pid, Rc::new(handle))).collect(), missed)
+    }
+}
+
+/// A group, and all live processes of it that were found: its members, and what left it and was below one of them. What
+/// was found once is held until it is dead, whatever becomes of its group and of its parent.
+pub struct Tracked {
+    hold: Hold,
+    /// Found as members. They may have left the group since.
+    members: BTreeMap<Pid, Rc<Handle>>,
+    /// Found outside the group.
+    left: BTreeMap<Pid, Handle>,
+    /// What was there when the end began, except the leader.
+    at_begin: BTreeMap<Pid, ProcessInfo>,
+    /// Those that accepted SIGKILL.
+    killed: BTreeSet<Pid>,
+    /// Since the end began something may have been there that was not found, or could not be held.
+    missed: bool,
+}
+
+impl Tracked {
+    /// Nothing is found yet.
+    pub fn new(hold: Hold) -> Tracked {
+        let (members, left) = (BTreeMap::new(), BTreeMap::new());
+        let (at_begin, killed) = (BTreeMap::new(), BTreeSet::new());
+        Tracked { hold, members, left, at_begin, killed, missed: false }
     }
 
-    /// SIGKILL to every member, and to whoever left the group and hangs on one, until none of them lives.
-    ///
-    /// First all are stopped, so that nobody forks or changes hands while it is looked for.
-    pub fn end(&mut self, deadline: Instant) -> GroupEnd {
-        let mut left = BTreeMap::new();
-        let mut looks = 0;
-        let mut sent = false;
-        let missed = loop {
-            let known = self.found();
-            sent |= self.signal(libc::SIGSTOP) == Delivery::Sent;
-            looks += 1;
-            let found = self.left(&mut left, |handle| drop(handle.signal(libc::SIGSTOP)));
-            let is_late = looks == MOST_LOOKS || Instant::now() >= deadline;
-            if found.new.is_empty() && self.found() == known || is_late {
-                break found.missed || !found.new.is_empty();
+    /// How the group is held.
+    pub fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    /// The live processes that were found, as of the last look.
+    pub fn handles(&self) -> impl Iterator<Item = &Handle> {
+        self.members.values().map(Rc::as_ref).chain(self.left.values())
+    }
+
+    fn pids(&self) -> impl Iterator<Item = Pid> {
+        self.members.keys().chain(self.left.keys()).copied()
+    }
+
+    /// Whether a process that was found is alive. Lets go of the dead.
+    pub fn is_any_alive(&mut self) -> bool {
+        self.members.retain(|_, handle| !handle.has_ended());
+        self.left.retain(|_, handle| !handle.has_ended());
+        self.killed.retain(|pid| self.members.contains_key(pid) || self.left.contains_key(pid));
+        !(self.members.is_empty() && self.left.is_empty())
+    }
+
+    /// Looks for members and for what left the group, and holds what is new.
+    pub fn look(&mut self) -> Live {
+        self.find(|_| ()).0
+    }
+
+    /// The same. `follow` is called for each new process outside the group. The live members, and how many processes are
+    /// new.
+    fn find(&mut self, follow: impl Fn(&Handle)) -> (Live, usize) {
+        // A dead process's number may be another one's by now.
+        self.is_any_alive();
+        let live = self.hold.live();
+        let listed = match &live {
+            Live::These(list) => list.clone(),
+            Live::Nobody => Vec::new(),
+            Live::Unknown => {
+                self.missed = true;
+                return (live, 0);
             }
         };
-        for handle in left.values() {
-            let _ = handle.signal(libc::SIGKILL);
+        let is_new = |pid: &Pid| !self.members.contains_key(pid) && !self.left.contains_key(pid);
+        let unknown: Vec<Pid> = listed.iter().copied().filter(is_new).collect();
+        let (new, missed) = self.hold.hold_each(&unknown);
+        let count = new.len();
+        self.members.extend(new);
+        let roots: BTreeSet<Pid> = listed.into_iter().chain(self.pids()).collect();
+        let (hold, members) = (&self.hold, &self.members);
+        let in_group = |pid| sys::group_of(pid) == Some(hold.group());
+        let is_root = |pid| match members.get(&pid) {
+            Some(handle) => handle.is_unreaped(),
+            // The group is held still, after the look at the number.
+            None => in_group(pid) && hold.signal(0) != Delivery::Nobody,
+        };
+        let is_member = |pid| members.contains_key(&pid) || in_group(pid);
+        let roots: Vec<Pid> = roots.into_iter().collect();
+        let found = hold_below(&roots, &mut self.left, is_root, is_member, follow);
+        self.missed |= missed || found.missed;
+        (live, count + found.new.len())
+    }
+
+    /// The end begins: what is there now is left over.
+    pub fn begin(&mut self) {
+        self.missed = false;
+        let live = self.look();
+        let listed = if let Live::These(list) = live { list } else { Vec::new() };
+        let leader = self.hold.group();
+        let others = listed.into_iter().chain(self.pids()).filter(|&pid| pid != leader);
+        self.at_begin = others.map(|pid| (pid, sys::shown(pid))).collect();
+    }
+
+    /// What was there when the end began, except the leader and what is still alive.
+    pub fn leftovers(&self) -> impl Iterator<Item = &ProcessInfo> {
+        let is_alive = |pid: &Pid| self.members.contains_key(pid) || self.left.contains_key(pid);
+        self.at_begin.iter().filter(move |(pid, _)| !is_alive(pid)).map(|(_, process)| process)
+    }
+
+    /// The first signal, once to each, and SIGCONT, so that what is stopped can take it.
+    pub fn ask_to_end(&mut self, signal: i32) {
+        let mut looks = 1;
+        while self.find(|_| ()).1 > 0 && looks < MOST_LOOKS_BEFORE {
+            looks += 1;
         }
-        let end = self.end_members(sent, deadline);
-        await_ends(left.values().filter(|handle| !handle.is_denied()), deadline);
-        left.retain(|_, handle| !handle.has_ended());
-        match end {
-            GroupEnd::Survivors(members) => {
-                GroupEnd::Survivors(members.into_iter().chain(left.into_keys()).collect())
-            }
-            GroupEnd::Ended if !left.is_empty() => GroupEnd::Survivors(left.into_keys().collect()),
-            GroupEnd::Ended if missed => GroupEnd::Unconfirmed,
-            other => other,
+        for signal in [signal, libc::SIGCONT] {
+            self.outside().for_each(|handle| drop(handle.signal(signal)));
+            self.hold.signal(signal);
         }
     }
 
-    fn end_members(&mut self, mut sent: bool, deadline: Instant) -> GroupEnd {
+    /// Those that a signal to the group does not reach.
+    fn outside(&self) -> impl Iterator<Item = &Handle> {
+        let reaches_all = matches!(self.hold, Hold::Members(_));
+        let has_left = move |pid: &Pid| !reaches_all && sys::group_of(*pid) != Some(self.hold.group());
+        let moved =
+            self.members.iter().filter(move |(pid, _)| has_left(pid)).map(|(_, handle)| handle.as_ref());
+        moved.chain(self.left.values())
+    }
+
+    /// SIGKILL to all that is found, until none of it lives.
+    ///
+    /// First all are stopped, so that nothing forks or changes hands while it is looked for.
+    pub fn end(&mut self, deadline: Instant) -> GroupEnd {
+        let mut sent = self.stop(deadline);
         let mut seen_empty = 0;
+        let mut refusal_until = Instant::now() + REFUSAL_GRACE;
         loop {
-            match self.signal(libc::SIGKILL) {
-                Delivery::Sent => sent = true,
-                Delivery::Nobody | Delivery::Denied => (),
-                Delivery::Refused if sent => return GroupEnd::Unconfirmed,
-                Delivery::Refused => return GroupEnd::Refused,
+            sent |= self.kill();
+            let is_late = Instant::now() >= deadline;
+            let (live, new) = self.find(|handle| drop(handle.signal(libc::SIGKILL)));
+            if self.is_any_alive() {
+                seen_empty = 0;
+                if new > 0 && !is_late {
+                    continue;
+                }
+                let awaited: Vec<&Handle> = self.awaited().collect();
+                if is_late || awaited.is_empty() && Instant::now() >= refusal_until {
+                    return self.survivors(live);
+                }
+                if awaited.is_empty() {
+                    let again = Instant::now() + AGAIN;
+                    let pidfds: Vec<_> = self.handles().filter_map(Handle::pidfd).collect();
+                    await_one(&pidfds, Some(again.min(refusal_until)));
+                } else {
+                    await_ends(awaited, deadline);
+                    refusal_until = Instant::now() + REFUSAL_GRACE;
+                }
+                continue;
             }
-            let over = Instant::now() >= deadline;
-            match self.live() {
-                Live::Nobody => return GroupEnd::Ended,
-                Live::These(list) if list.is_empty() && seen_empty == 1 => return GroupEnd::Ended,
+            match live {
+                Live::Nobody => return self.shown(),
+                Live::These(list) if list.is_empty() && seen_empty == 1 => return self.shown(),
                 Live::These(list) if list.is_empty() => seen_empty = 1,
-                Live::These(list) => {
+                // It was listed, and has died since or cannot be held.
+                Live::These(_) => {
                     seen_empty = 0;
-                    let (held, missed) = hold_each(&list);
-                    let handles = || held.iter().map(|(_, handle)| handle);
-                    if over || !held.is_empty() && handles().all(Handle::is_denied) {
-                        return GroupEnd::Survivors(list);
+                    if is_late {
+                        return self.survivors(live);
                     }
-                    if let Hold::Members(members) = self {
-                        // Whoever was found just now may not wait for us to come back.
-                        members.signal(libc::SIGKILL);
-                    }
-                    await_ends(handles().filter(|handle| !handle.is_denied()), deadline);
-                    if missed {
+                    if self.missed {
                         await_one(&[], Some(Instant::now() + AGAIN));
                     }
                 }
                 // Without a table the kernel still says, through a leader's descriptor, when the last one was reaped.
-                Live::Unknown if matches!(self, Hold::Leader(_)) && sent && !over => {
+                Live::Unknown if matches!(self.hold, Hold::Leader(_)) && sent && !is_late => {
                     await_one(&[], Some(Instant::now() + AGAIN));
                 }
                 Live::Unknown if sent => return GroupEnd::Unconfirmed,
@@ -253,24 +367,77 @@ impl Hold {
             }
         }
     }
+
+    /// Stops all, until a look finds nothing new. Whether a signal was sent.
+    fn stop(&mut self, deadline: Instant) -> bool {
+        let mut sent = false;
+        for look in 1.. {
+            sent |= self.hold.signal(libc::SIGSTOP) == Delivery::Sent;
+            sent |= self.outside().filter(|handle| handle.signal(libc::SIGSTOP).is_ok()).count() > 0;
+            let (_, new) = self.find(|handle| drop(handle.signal(libc::SIGSTOP)));
+            if new == 0 {
+                break;
+            }
+            if look == MOST_LOOKS || Instant::now() >= deadline {
+                self.missed = true;
+                break;
+            }
+        }
+        sent
+    }
+
+    /// SIGKILL: to what left the group, to the group, and to each member for its answer. Whether one was sent.
+    fn kill(&mut self) -> bool {
+        let accepts = |handle: &Handle| handle.signal(libc::SIGKILL).is_ok();
+        let left = self.left.iter().filter(|(_, handle)| accepts(handle)).map(|(&pid, _)| pid);
+        self.killed.extend(left);
+        let sent = self.hold.signal(libc::SIGKILL) == Delivery::Sent;
+        let members = self.members.iter().filter(|(_, handle)| accepts(handle)).map(|(&pid, _)| pid);
+        self.killed.extend(members);
+        sent || !self.killed.is_empty()
+    }
+
+    /// Those that will die: they accepted SIGKILL, whatever they would answer now, or there is no answer to be had.
+    fn awaited(&self) -> impl Iterator<Item = &Handle> {
+        let all = self.pids().zip(self.handles());
+        all.filter(|(pid, handle)| self.killed.contains(pid) || !handle.is_denied()).map(|(_, handle)| handle)
+    }
+
+    /// Nothing that was found lives.
+    fn shown(&self) -> GroupEnd {
+        if self.missed { GroupEnd::Unconfirmed } else { GroupEnd::Ended }
+    }
+
+    fn survivors(&self, live: Live) -> GroupEnd {
+        let listed = if let Live::These(list) = live { list } else { Vec::new() };
+        let all: BTreeSet<Pid> = listed.into_iter().chain(self.pids()).collect();
+        GroupEnd::Survivors(all.into_iter().collect())
+    }
 }
 
-/// A descriptor of each that is there. Whether there is one who cannot be held (no free descriptor).
-pub fn hold_each(list: &[Pid]) -> (Vec<(Pid, Handle)>, bool) {
+/// A handle of each that is there. Whether there is one that cannot be held (no free descriptor).
+fn hold_each(list: &[Pid]) -> (Vec<(Pid, Handle)>, bool) {
     let mut missed = false;
     let mut held = Vec::with_capacity(list.len());
     for &pid in list {
         match Handle::open(pid) {
-            Ok(handle) => held.push((pid, handle)),
+            Ok(handle) if is_spare(&handle) => held.push((pid, handle)),
+            Ok(_) => missed = true,
             Err(error) => missed |= error.raw_os_error() != Some(libc::ESRCH),
         }
     }
     (held, missed)
 }
 
-/// Takes hold of everybody below these, parents first, but for those who are `reached` otherwise. Each is held before it
-/// is shown to be a child of its parent, and the parent after that to be one of the family still: by `is_root`, or held
-/// and unreaped, so that neither number can be another's.
+/// Whether its descriptor leaves enough of them for reading the process table.
+fn is_spare(handle: &Handle) -> bool {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    most.is_none_or(|most| (handle.as_fd().as_raw_fd() as u64).saturating_add(RESERVE) < most)
+}
+
+/// Holds all processes below these, parents first, except those that are `reached` otherwise. Each is held before it is
+/// shown to be a child of its parent, and the parent after that to be one of the family still: by `is_root`, or held and
+/// unreaped, so that neither number can be another's.
 pub fn hold_below(
     roots: &[Pid],
     held: &mut BTreeMap<Pid, Handle>,
@@ -278,7 +445,9 @@ pub fn hold_below(
     reached: impl Fn(Pid) -> bool,
     follow: impl Fn(&Handle),
 ) -> Found {
-    hold_listed(&sys::descendants(roots), held, is_root, reached, follow)
+    let listed = sys::descendants(roots);
+    let found = hold_listed(&listed, held, is_root, reached, follow);
+    Found { missed: found.missed || !listed.is_complete, ..found }
 }
 
 /// The same for a list of processes, each with its parent, parents first.
@@ -296,6 +465,7 @@ pub fn hold_listed(
             continue;
         }
         match sys::handle_of_descendant(pid, parent) {
+            Ok(Some(handle)) if !is_spare(&handle) => found.missed = true,
             Ok(Some(handle)) if is_root(parent) || held.get(&parent).is_some_and(Handle::is_unreaped) => {
                 follow(&handle);
                 held.insert(pid, handle);

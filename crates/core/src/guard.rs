@@ -8,7 +8,6 @@
 //! `refused <why>`, and at the end any number of `leftover <pid> <name>` and `survivor <pid> <name>`, then
 //! `<outcome> <reason> <proof in microseconds> <leftovers in all>`. The exit status says the outcome as well.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,12 +15,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{MAX_NAMED, Reason};
+use holdfast_wire::{MAX_NAMED, ProcessInfo, Reason};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::arguments::{number_after, number_from};
 use crate::brood::BUDGET;
-use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, await_one, hold_each};
+use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, Tracked, await_one};
 use crate::runner::say;
 use crate::socket;
 use crate::stops::stop;
@@ -143,7 +142,7 @@ pub fn guard(args: &[OsString]) -> ExitCode {
     tell(&format!("ready {}\n", hold.as_str()));
     stop("guard-ready");
     let mut guard = Guard {
-        hold,
+        group: Tracked::new(hold),
         leader,
         parent,
         sweep: options.sweep,
@@ -252,7 +251,7 @@ enum Word {
 }
 
 struct Guard {
-    hold: Hold,
+    group: Tracked,
     leader: Option<Handle>,
     parent: Option<Parent>,
     sweep: bool,
@@ -264,7 +263,6 @@ struct Guard {
 impl Guard {
     /// Until there is a reason to end the group. None: it was let go.
     fn watch(&mut self) -> Option<Ladder> {
-        let mut members: Vec<Handle> = Vec::new();
         loop {
             // A word that was said before the host's end counts.
             match self.next_word() {
@@ -281,41 +279,41 @@ impl Guard {
             if self.leader.as_ref().is_some_and(Handle::has_ended) {
                 self.leader = None;
             }
-            if self.leader.is_none() {
-                members.retain(|member| !member.has_ended());
-                let mut is_over = self.sweep;
-                if !is_over
-                    && members.is_empty()
-                    && let Some(living) = self.living()
-                {
-                    // Twice, as at every end.
-                    is_over = living.is_empty() && self.living().is_some_and(|again| again.is_empty());
-                    members = living;
-                }
-                if is_over {
-                    return Some(Ladder {
-                        reason: Reason::Exit,
-                        signal: libc::SIGKILL,
-                        grace: Duration::ZERO,
-                    });
-                }
+            if self.leader.is_none() && (self.sweep || self.has_ended()) {
+                return Some(Ladder { reason: Reason::Exit, signal: libc::SIGKILL, grace: Duration::ZERO });
             }
-            self.await_something(self.leader.iter().chain(&members), None);
-            if let Hold::Members(_) = self.hold {
-                self.hold.live();
+            let members = self.leader.is_none().then(|| self.group.handles()).into_iter().flatten();
+            self.await_event(self.leader.iter().chain(members), None);
+            if let Hold::Members(_) = self.group.hold() {
+                self.group.look();
             }
         }
     }
 
+    /// Whether nothing of the group lives: seen twice, as at every end.
+    fn has_ended(&mut self) -> bool {
+        !self.group.is_any_alive() && self.is_empty() && self.is_empty()
+    }
+
+    /// Looks whether anything of the group lives. An unreadable table does not show that nothing does.
+    fn is_empty(&mut self) -> bool {
+        let is_empty = match self.group.look() {
+            Live::These(list) => list.is_empty(),
+            Live::Nobody => true,
+            Live::Unknown => false,
+        };
+        is_empty && !self.group.is_any_alive()
+    }
+
     /// The ladder, and the report of it. The exit status.
     fn end(&mut self, ladder: &Ladder) -> u8 {
-        let leftovers = self.leftovers();
+        self.group.begin();
         if !ladder.grace.is_zero() && ladder.signal != libc::SIGKILL {
             self.ask_to_end(ladder.signal, Instant::now() + ladder.grace);
         }
         stop("guard-ends");
         let since = Instant::now();
-        let outcome = self.hold.end(since + BUDGET);
+        let outcome = self.group.end(since + BUDGET);
         let proof = since.elapsed().as_micros();
         let (word, survivors, status) = match outcome {
             GroupEnd::Ended => ("ended", Vec::new(), ENDED),
@@ -323,39 +321,22 @@ impl Guard {
             GroupEnd::Survivors(list) => ("survivors", list, SURVIVORS),
             GroupEnd::Refused => ("refused", Vec::new(), REFUSED),
         };
-        let ended: Vec<_> = leftovers.iter().filter(|(pid, _)| !survivors.contains(pid)).collect();
         let mut report = String::new();
-        for (pid, name) in ended.iter().take(MAX_NAMED) {
-            report += &format!("leftover {} {name}\n", pid.raw());
+        for process in self.group.leftovers().take(MAX_NAMED) {
+            report += &line_of("leftover", process);
         }
-        for pid in survivors.iter().take(MAX_NAMED) {
-            report += &format!("survivor {} {}\n", pid.raw(), name(*pid));
+        for pid in survivors {
+            report += &line_of("survivor", &sys::shown(pid));
         }
-        report += &format!("{word} {} {proof} {}\n", ladder.reason.as_str(), ended.len());
+        let count = self.group.leftovers().count();
+        report += &format!("{word} {} {proof} {count}\n", ladder.reason.as_str());
         tell(&report);
         status
     }
 
-    /// Whoever is there when the end begins, but the leader.
-    fn leftovers(&mut self) -> Vec<(Pid, String)> {
-        let mut left = BTreeMap::new();
-        self.hold.left(&mut left, |_| ());
-        let Live::These(members) = self.hold.live() else { return Vec::new() };
-        let others = members.into_iter().filter(|&pid| pid != self.hold.group());
-        others.chain(left.into_keys()).map(|pid| (pid, name(pid))).collect()
-    }
-
-    /// The first signal, to everyone once, and the time to heed it. A later word can only shorten that.
+    /// The first signal, and the time to end by it. A later word can only shorten that.
     fn ask_to_end(&mut self, signal: i32, mut until: Instant) {
-        let mut left = BTreeMap::new();
-        self.hold.left(&mut left, |_| ());
-        for signal in [signal, libc::SIGCONT] {
-            for handle in left.values() {
-                let _ = handle.signal(signal);
-            }
-            self.hold.signal(signal);
-        }
-        let mut awaited: Vec<Handle> = left.into_values().collect();
+        self.group.ask_to_end(signal);
         let mut is_alone = false;
         loop {
             while let Some(word) = self.next_word() {
@@ -367,44 +348,18 @@ impl Guard {
             if self.host_gone && !std::mem::replace(&mut is_alone, true) {
                 until = until.min(Instant::now() + self.grace);
             }
-            awaited.retain(|handle| !handle.has_ended());
-            if awaited.is_empty()
-                && let Some(living) = self.living()
-            {
-                if living.is_empty() {
-                    return;
-                }
-                awaited = living;
-            }
-            if Instant::now() >= until {
+            // Members may have started others by then.
+            let is_over = !self.group.is_any_alive() && self.is_empty();
+            if is_over || Instant::now() >= until {
                 return;
             }
-            self.await_something(awaited.iter(), Some(until));
+            self.await_event(self.group.handles(), Some(until));
         }
     }
 
-    /// Whoever lives in the group, each held; nobody at all is an empty list. None: it cannot be told.
-    fn living(&mut self) -> Option<Vec<Handle>> {
-        loop {
-            let list = match self.hold.live() {
-                Live::These(list) => list,
-                Live::Nobody => Vec::new(),
-                Live::Unknown => return None,
-            };
-            let (held, missed) = hold_each(&list);
-            if !held.is_empty() || list.is_empty() {
-                return Some(held.into_iter().map(|(_, handle)| handle).collect());
-            }
-            // All of them were reaped since, and may have left children: once more.
-            if missed {
-                return None;
-            }
-        }
-    }
-
-    /// Waits for a word, an end, or the time. Whoever was known to have ended is not among those awaited; whoever has
-    /// since then is ready at once.
-    fn await_something<'a>(&self, awaited: impl Iterator<Item = &'a Handle>, until: Option<Instant>) {
+    /// Waits for a word, an end, or the time. None of those awaited may be known to have ended; what has since then is
+    /// ready at once.
+    fn await_event<'a>(&self, awaited: impl Iterator<Item = &'a Handle>, until: Option<Instant>) {
         let mut descriptors: Vec<BorrowedFd<'_>> = Vec::new();
         if !self.host_gone {
             descriptors.push(rustix::stdio::stdin());
@@ -414,7 +369,7 @@ impl Guard {
         descriptors.extend(pidfds.into_iter().flatten());
         let unseen = (!unseen.is_empty()).then_some(AGAIN);
         let parent = self.parent.as_ref().and_then(Parent::look_again);
-        let members = matches!(self.hold, Hold::Members(_)).then_some(LOOK_FOR_MEMBERS);
+        let members = matches!(self.group.hold(), Hold::Members(_)).then_some(LOOK_FOR_MEMBERS);
         let look = [unseen, parent, members].into_iter().flatten().min();
         let look = look.map(|wait| Instant::now() + wait);
         await_one(&descriptors, look.into_iter().chain(until).min());
@@ -472,9 +427,9 @@ fn word(line: &str) -> Option<Word> {
     }
 }
 
-/// For a line of ours.
-fn name(pid: Pid) -> String {
-    String::from_utf8_lossy(&sys::shown(pid).name).into_owned()
+/// A process as the report names it.
+fn line_of(what: &str, process: &ProcessInfo) -> String {
+    format!("{what} {} {}\n", process.pid, String::from_utf8_lossy(&process.name))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod found;
 mod gate;
 mod guard;
 mod members;

@@ -90,10 +90,13 @@ impl Handle {
         Pid::own().and_then(|own| Handle::open(own).ok()).is_some_and(|own| own.signal(0).is_ok())
     }
 
-    /// Whether all of its threads have ended.
+    /// Whether all of its threads have ended. False where that cannot be told.
     pub fn has_ended(&self) -> bool {
         if self.is_folder {
-            return self.stat().is_none_or(|stat| !stat.is_alive());
+            return match self.stat() {
+                Ok(stat) => stat.is_some_and(|stat| !stat.is_alive()),
+                Err(error) => error == rustix::io::Errno::NOENT || error == rustix::io::Errno::SRCH,
+            };
         }
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(rustix::event::poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&now)), Ok(1))
@@ -104,17 +107,17 @@ impl Handle {
         (!self.is_folder).then(|| self.fd.as_fd())
     }
 
-    fn stat(&self) -> Option<Stat> {
-        let file = rustix::fs::openat(&self.fd, "stat", OFlags::CLOEXEC, Mode::empty()).ok()?;
+    fn stat(&self) -> rustix::io::Result<Option<Stat>> {
+        let file = rustix::fs::openat(&self.fd, "stat", OFlags::CLOEXEC, Mode::empty())?;
         let mut bytes = [0; 1024];
-        let count = rustix::io::read(&file, &mut bytes).ok()?;
-        Stat::parse(&bytes[..count])
+        let count = rustix::io::read(&file, &mut bytes)?;
+        Ok(Stat::parse(&bytes[..count]))
     }
 
     /// The number it has in our pid namespace; None when it was reaped, or that cannot be told.
     pub fn number(&self) -> Option<Pid> {
         if self.is_folder {
-            return self.stat().map(|stat| stat.pid);
+            return self.stat().ok().flatten().map(|stat| stat.pid);
         }
         let told = info(&self.fd).and_then(|(own, _)| Pid::new(own));
         told.or_else(|| table::pid_of_pidfd(&self.fd).filter(|_| table::is_ours()))

@@ -28,8 +28,8 @@ pub use process::{
 pub use shared::SharedBytes;
 pub use start::{Failure, Gate, MOST_PLACES, PASSED, Plan, Stack, Started, Surroundings, fork_gated, start};
 pub use table::{
-    ChildrenFile, LiveMembers, Turn, below, children_by_number, descendants, few_descendants, is_runnable,
-    live_members, own_children, shown,
+    ChildrenFile, Listed, LiveMembers, Turn, below, children_by_number, descendants, few_descendants,
+    is_runnable, live_members, own_children, shown,
 };
 pub use terminal::{
     Terminal, await_writable, inherited_stream, is_ignored, let_go_of_stderr, let_go_of_stdio,

@@ -237,6 +237,13 @@ pub fn group_of(pid: Pid) -> Option<Pid> {
     Pid::new(group)
 }
 
+/// Whether the pid is in use, if only by a zombie.
+pub(super) fn exists(pid: Pid) -> bool {
+    // SAFETY: no memory is involved, and nothing is signalled.
+    let group = unsafe { libc::getpgid(pid.0) };
+    group != -1
+}
+
 /// Makes a child that has not executed a program yet the leader of a group of its own (setpgid(2)).
 pub fn give_group(pid: Pid) {
     let _ = rustix::process::setpgid(pid.rustix(), pid.rustix());

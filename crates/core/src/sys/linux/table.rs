@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use holdfast_wire::ProcessInfo;
 
-use super::process::{Look, Pid, group_of, look};
+use super::process::{Look, Pid, exists, group_of, look};
 
 /// Our own children. We have one thread. `None`: the table cannot be read.
 pub fn own_children(list: &mut ChildrenFile) -> Option<Vec<Pid>> {
@@ -47,58 +48,125 @@ impl ChildrenFile {
     }
 }
 
-/// The children that a process's first thread has started, or with `thorough` any of its threads.
-fn children_of(pid: Pid, thorough: bool) -> Vec<Pid> {
-    let tasks = format!("/proc/{pid}/task", pid = pid.raw());
-    let of_task = |task: &str| -> Vec<Pid> {
-        // The longest number, and the space behind it.
-        const LONGEST: usize = 8;
-        let mut list = Vec::new();
-        let mut chunk = [0; 4096];
-        let Ok(file) = File::open(format!("{tasks}/{task}/children")) else { return Vec::new() };
-        while let Ok(count @ 1..) = file.read_at(&mut chunk, list.len() as u64) {
-            list.extend_from_slice(&chunk[..count]);
-            // Nearly always all of it is there at once; a list that goes on fills its chunk.
-            if count + LONGEST <= chunk.len() {
-                break;
-            }
-        }
-        numbers(&list).collect()
-    };
-    // Nearly every process has one thread. A directory has two links, and one for each folder in it.
-    if !thorough || fs::metadata(&tasks).is_ok_and(|folder| folder.nlink() <= 3) {
-        return of_task(&pid.raw().to_string());
+/// Processes, each with its parent.
+#[derive(Debug, Default)]
+pub struct Listed {
+    pairs: Vec<(Pid, Pid)>,
+    /// False: a list of children could not be read, and there may be more. That is never to be taken for "no children".
+    pub is_complete: bool,
+}
+
+impl Deref for Listed {
+    type Target = [(Pid, Pid)];
+
+    fn deref(&self) -> &[(Pid, Pid)] {
+        &self.pairs
     }
-    let tasks = fs::read_dir(&tasks).into_iter().flatten().flatten();
-    tasks.filter_map(|task| task.file_name().into_string().ok()).flat_map(|task| of_task(&task)).collect()
+}
+
+impl IntoIterator for Listed {
+    type Item = (Pid, Pid);
+    type IntoIter = std::vec::IntoIter<(Pid, Pid)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.pairs.into_iter()
+    }
+}
+
+/// The children that a process's first thread has started, or with `thorough` any of its threads. `None`: the lists
+/// cannot be read.
+fn children_of(pid: Pid, thorough: bool) -> Option<Vec<Pid>> {
+    let tasks = format!("/proc/{pid}/task", pid = pid.raw());
+    let has_one_thread = || fs::metadata(&tasks).is_ok_and(|folder| folder.nlink() <= 3);
+    // Nearly every process has one thread. A directory has two links, and one for each folder in it.
+    let list = if !thorough || has_one_thread() {
+        children_of_thread(&format!("{tasks}/{}", pid.raw()))
+    } else {
+        children_of_threads(&tasks)
+    };
+    match list {
+        // It has been reaped, and its children have another parent.
+        Err(error) if is_gone(&error) && !exists(pid) => Some(Vec::new()),
+        list => list.ok(),
+    }
+}
+
+fn children_of_threads(tasks: &str) -> io::Result<Vec<Pid>> {
+    let mut list = Vec::new();
+    for task in fs::read_dir(tasks)? {
+        let task = format!("{tasks}/{}", task?.file_name().to_string_lossy());
+        match children_of_thread(&task) {
+            // The thread has ended, and another one has its children.
+            Err(error) if is_gone(&error) && fs::metadata(&task).is_err_and(|error| is_gone(&error)) => (),
+            children => list.extend(children?),
+        }
+    }
+    Ok(list)
+}
+
+fn children_of_thread(task: &str) -> io::Result<Vec<Pid>> {
+    // The longest pid, and the space behind it.
+    const LONGEST: usize = 8;
+    let mut list = Vec::new();
+    let mut chunk = [0; 4096];
+    let file = File::open(format!("{task}/children"))?;
+    loop {
+        let count = file.read_at(&mut chunk, list.len() as u64)?;
+        list.extend_from_slice(&chunk[..count]);
+        // Nearly always all of it is there at once; a list that goes on fills its chunk.
+        if count + LONGEST <= chunk.len() {
+            return Ok(numbers(&list).collect());
+        }
+    }
 }
 
 /// The children of these processes, each with its parent. Without `thorough` what other threads than the first have
 /// started is left out: it shows when its parent has died.
-pub fn below(parents: &[Pid], thorough: bool) -> Vec<(Pid, Pid)> {
-    let of = |&parent: &Pid| children_of(parent, thorough).into_iter().map(move |child| (child, parent));
-    parents.iter().flat_map(of).collect()
+pub fn below(parents: &[Pid], thorough: bool) -> Listed {
+    let mut found = Listed { pairs: Vec::new(), is_complete: true };
+    for &parent in parents {
+        match children_of(parent, thorough) {
+            Some(children) => found.pairs.extend(children.into_iter().map(|child| (child, parent))),
+            None => found.is_complete = false,
+        }
+    }
+    found
 }
 
 /// Everything below these processes, each with its parent, parents first. Bounded, since a tree that grows has no end.
-pub fn descendants(roots: &[Pid]) -> Vec<(Pid, Pid)> {
+pub fn descendants(roots: &[Pid]) -> Listed {
     walk(roots, 65_536)
 }
 
-/// The same, unless there are more than `most`, which it costs about as many looks to find out.
-pub fn few_descendants(roots: &[Pid], most: usize) -> Option<Vec<(Pid, Pid)>> {
-    Some(walk(roots, most)).filter(|found| found.len() <= most)
+/// The same, unless there are more than `most`, which it costs about as many looks to find out, or it cannot be told.
+pub fn few_descendants(roots: &[Pid], most: usize) -> Option<Listed> {
+    Some(walk(roots, most)).filter(|found| found.is_complete)
 }
 
 /// Goes on until there are more than `most`.
-fn walk(roots: &[Pid], most: usize) -> Vec<(Pid, Pid)> {
-    let mut found = below(roots, true);
-    let mut next = 0;
-    while next < found.len() && found.len() <= most {
-        found.extend(below(&[found[next].0], true));
-        next += 1;
+fn walk(roots: &[Pid], most: usize) -> Listed {
+    // Those of another pid namespace are other processes.
+    if !is_ours() {
+        return Listed::default();
     }
-    found
+    let mut scanned = None;
+    let mut found = Listed { pairs: Vec::new(), is_complete: true };
+    let mut next: usize = 0;
+    loop {
+        if found.pairs.len() > most {
+            return Listed { is_complete: false, ..found };
+        }
+        let listed = || found.pairs.get(next.checked_sub(roots.len())?).map(|&(child, _)| child);
+        let Some(parent) = roots.get(next).copied().or_else(listed) else { return found };
+        next += 1;
+        match children_of(parent, true) {
+            Some(children) => found.pairs.extend(children.into_iter().map(|child| (child, parent))),
+            None => match scanned.get_or_insert_with(parents_by_scan) {
+                Some(all) => found.pairs.extend(all.iter().filter(|&&(_, of)| of == parent)),
+                None => found.is_complete = false,
+            },
+        }
+    }
 }
 
 /// The number given out last in our pid namespace (proc_loadavg(5)).
@@ -343,18 +411,29 @@ pub(super) fn pid_of_pidfd(fd: &OwnedFd) -> Option<Pid> {
     Pid::new(line.trim().parse().ok()?)
 }
 
-/// For kernels without the `children` files.
-fn children_by_scan(parent: Pid) -> Option<Vec<Pid>> {
+/// All processes, each with its parent: for kernels without the `children` files. `None`: the table cannot be read, or not
+/// all of it.
+fn parents_by_scan() -> Option<Vec<(Pid, Pid)>> {
+    let entries = fs::read_dir("/proc").ok()?;
+    if !is_ours() || hides_others() {
+        return None;
+    }
     let mut list = Vec::new();
-    for entry in fs::read_dir("/proc").ok()?.flatten() {
-        let number = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::new);
-        if let Some(pid) = number
-            && parent_of(pid) == Some(parent)
-        {
-            list.push(pid);
+    for entry in entries {
+        let number = entry.ok()?.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::new);
+        let Some(pid) = number else { continue };
+        match fs::read(format!("/proc/{}/stat", pid.raw())) {
+            Ok(line) => list.extend(Stat::parse(&line)?.parent.map(|parent| (pid, parent))),
+            Err(error) if is_gone(&error) => (),
+            Err(_) => return None,
         }
     }
     Some(list)
+}
+
+fn children_by_scan(parent: Pid) -> Option<Vec<Pid>> {
+    let of = |&(child, of): &(Pid, Pid)| (of == parent).then_some(child);
+    Some(parents_by_scan()?.iter().filter_map(of).collect())
 }
 
 fn numbers(list: &[u8]) -> impl Iterator<Item = Pid> {
