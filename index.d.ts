@@ -464,8 +464,10 @@ export function endAll(options?: {
   scope?: 'thread' | 'process'
 }): Promise<EndReport[]>
 /**
- * Starts a new helper for the calls to come, after the host took on namespaces, cgroups or filters that the old one has
- * not. Throws HoldfastError when there is no addon for this machine.
+ * Starts a new helper for the calls to come, after the host took on a root directory, namespaces, cgroups, filters,
+ * `no_new_privs` or capabilities that the old one has not. To be called in the thread that took them on, and that makes
+ * the next call: the new helper inherits from that thread. The old helper and its keepers start nothing more; calls that
+ * run go on. Throws HoldfastError when there is no addon for this machine.
  */
 export function resetHelper(): void
 

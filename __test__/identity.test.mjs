@@ -1,11 +1,12 @@
 // C78: a host that has given up root still holds sockets to helper and keepers of root. Plain JavaScript writes to them
 // what the addon would: frames of crates/wire, made here byte by byte.
 import { spawnSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test from 'ava'
 import { argsOf, helpersOf, isAlive, keepersOf, newMark, noneMarked, until } from './support/facts.mjs'
-import { startHost } from './support/host.mjs'
+import { compiled } from './support/fixtures.mjs'
+import { HOLDFAST, startHost } from './support/host.mjs'
 import { folder, has, suite } from './support/suite.mjs'
 
 const { mark } = suite(test)
@@ -260,4 +261,104 @@ test('C78 the death of a host that has given up root ends its calls of before', 
   program.kill()
   await program.exited
   await noneMarked(own)
+})
+
+// ---- what the ids do not show: resetHelper()
+const STATUS = "grep -E '^(NoNewPrivs|CapBnd):' /proc/self/status"
+const NO_CHROOT =
+  process.getuid() === 0 && spawnSync('unshare', ['--mount', '--propagation', 'private', 'true']).status === 0
+    ? ''
+    : 'not root, or no mount namespace of its own'
+
+/** What a host takes on, and a command that shows it. */
+const takenOn = {
+  no_new_privs: { missing: () => '', script: STATUS },
+  capabilities: { missing: () => NO_USER, script: STATUS },
+  'a changed root directory': {
+    missing: () => NO_CHROOT,
+    // A second look at everything, in which one folder is another.
+    arrange(t) {
+      const [root, inside] = [folder(t), folder(t)]
+      const mounts = `mount --rbind / ${root} && mount --bind ${inside} ${root}/mnt && exec "$0" "$@"`
+      writeFileSync(join(inside, 'inside'), '')
+      return {
+        what: root,
+        command: ['unshare', '--mount', '--propagation', 'private', 'sh', '-c', mounts, process.execPath],
+      }
+    },
+    script: 'test -e /mnt/inside && echo inside || echo outside',
+  },
+}
+
+for (const [name, { missing, script, arrange = () => ({ what: name }) }] of Object.entries(takenOn))
+  test(`C78 a host takes on ${name}: its commands have it after resetHelper(), and nothing else is started`, async (t) => {
+    if (!has(t, missing())) return
+    const module = compiled(t, 'take-on', ['-shared', '-fPIC'])
+    if (module === undefined) return
+    const { what, command } = arrange(t)
+    const ran = marker(t)
+    const program = host(
+      t,
+      `
+      const show = async () => (await run('sh', ['-c', ${JSON.stringify(script)}], { cwd: '/' })).stdout
+      const plain = () => require('node:child_process').spawnSync('sh', ['-c', ${JSON.stringify(script)}], { encoding: 'utf8' }).stdout
+      const before = [plain(), await show()]
+      const running = await start('exec sleep 50')
+      process.env.TAKE_ON = ${JSON.stringify(what)}
+      process.dlopen({ exports: {} }, ${JSON.stringify(module)})
+      const between = [plain(), await show()]
+      const quick = spawn('true')
+      const pid = quick.pid
+      holdfast.resetHelper()
+      block(pid)
+      // The keepers of before have calls that are over, or run. Neither they nor the helper are to be had any more.
+      const written = inherited()
+      const after = [plain(), await show()]
+      report({ before, between, after, written, outcomes: [(await quick.ended).outcome, (await running.ended).outcome] })
+      `,
+      { command, attack: spec(ran.script) },
+    )
+    const { before, between, after, written, outcomes } = await program.next()
+    t.is(before[0], before[1])
+    t.not(between[0], before[0])
+    // As documented, not as one would wish.
+    t.is(between[1], before[1])
+    t.is(after[0], between[0])
+    t.is(after[1], after[0])
+    t.true(written.filter((count) => count === spec(ran.script).length).length >= 2, `${written}`)
+    t.deepEqual(outcomes, ['ended', 'ended'])
+    t.is(ran.text(), '')
+  })
+
+const WORKER = `
+  const { run } = require(${JSON.stringify(HOLDFAST)})
+  ;(async () => {
+    const results = []
+    for (let round = 0; round < 40; round++) results.push(await run('echo', [String(round)]))
+    const good = ({ stdout, report }, round) => stdout.trim() === String(round) && report.outcome === 'ended'
+    require('node:worker_threads').parentPort.postMessage(results.every(good))
+  })()
+`
+
+test('C78 resetHelper() by one thread in the middle of the calls of others: every call is made', async (t) => {
+  const program = host(
+    t,
+    `
+    const { Worker, isMainThread } = require('node:worker_threads')
+    const body = ${JSON.stringify(WORKER)}
+    const workers = [1, 2, 3].map(() => new Worker(body, { eval: true }))
+    const answers = Promise.all(workers.map((worker) => new Promise((resolve, reject) => worker.on('message', resolve).on('error', reject))))
+    let over = false
+    answers.finally(() => { over = true })
+    let resets = 0
+    while (!over) {
+      holdfast.resetHelper()
+      resets++
+      await new Promise((resolve) => setImmediate(resolve))
+      if (resets % 5 === 0) await run('true')
+    }
+    report([await answers, resets > 10])
+    `,
+  )
+  t.deepEqual(await program.next(), [[true, true, true], true])
 })

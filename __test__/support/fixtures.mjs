@@ -9,8 +9,8 @@ export const fixture = (name) => fileURLToPath(new URL(`../fixtures/${name}`, im
 
 let folder
 
-/** The path of the executable; undefined, with the reason on the log, where there is no C compiler. */
-export function compiled(t, name) {
+/** The path of the executable (or what else the options of cc make of it); undefined, with the reason on the log, where there is no C compiler. */
+export function compiled(t, name, options = []) {
   if (folder === undefined) {
     folder = mkdtempSync(join(tmpdir(), 'holdfast-fixtures-'))
     // Other users run them, too.
@@ -19,7 +19,7 @@ export function compiled(t, name) {
   }
   const path = join(folder, name)
   try {
-    execFileSync('cc', ['-O1', '-pthread', '-o', path, fixture(`${name}.c`)], { stdio: 'pipe' })
+    execFileSync('cc', ['-O1', '-pthread', ...options, '-o', path, fixture(`${name}.c`)], { stdio: 'pipe' })
   } catch (error) {
     if (error.code !== 'ENOENT') throw error
     t.log(`skipped: there is no cc to compile ${name}.c with`)

@@ -66,6 +66,7 @@ pub fn keep(setup: Setup) -> std::io::Result<bool> {
         descriptors: Vec::new(),
         outbox: Vec::new(),
         host_gone: false,
+        is_last: false,
         lost_host: false,
         stack: Stack::new()?,
         table: ChildrenFile::default(),
@@ -87,6 +88,8 @@ struct Keeper {
     descriptors: Vec<OwnedFd>,
     outbox: Vec<u8>,
     host_gone: bool,
+    /// The host starts no further call here.
+    is_last: bool,
     /// It went in the middle of a call.
     lost_host: bool,
     stack: Stack,
@@ -267,9 +270,10 @@ impl Keeper {
     fn obey(&mut self, message: ToKeeper) {
         let mechanism = self.mechanism();
         match (message, &mut self.call) {
-            (ToKeeper::Spec(spec), None) => self.start(spec),
-            // One call at a time: a second spec can only come from a host that is not ours.
-            (ToKeeper::Spec(_), Some(_)) => self.host_gone = true,
+            (ToKeeper::Spec(spec), None) if !self.is_last => self.start(spec),
+            // One call at a time, and none after the last: such a spec can only come from a host that is not ours.
+            (ToKeeper::Spec(_), _) => self.host_gone = true,
+            (ToKeeper::Last, _) => self.is_last = true,
             // What crosses the last report on its way belongs to a call that is over. The next spec may be behind it.
             (ToKeeper::HandOver { count }, None) => {
                 self.descriptors.drain(..self.descriptors.len().min(count as usize));

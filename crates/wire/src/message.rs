@@ -12,6 +12,7 @@ pub(crate) mod kind {
     pub const END: u8 = 3;
     pub const HAND_OVER: u8 = 4;
     pub const STARTER: u8 = 5;
+    pub const LAST: u8 = 6;
 
     pub const STARTED: u8 = 18;
     pub const FAILED: u8 = 19;
@@ -277,6 +278,8 @@ pub enum ToKeeper {
     },
     /// The first process is a starter: it passes on what it is sent, so that the ladder's first signal is for it alone.
     Starter,
+    /// This call is the keeper's last: a further spec must not be started.
+    Last,
 }
 
 impl ToKeeper {
@@ -291,6 +294,7 @@ impl ToKeeper {
             kind::END => ToKeeper::End { signal: reader.i32()?, grace: reader.u64()? as i64 },
             kind::HAND_OVER => ToKeeper::HandOver { count: reader.u32()? },
             kind::STARTER => ToKeeper::Starter,
+            kind::LAST => ToKeeper::Last,
             other => return Err(Error::UnknownKind(other)),
         };
         reader.end()?;
@@ -328,6 +332,11 @@ impl ToKeeper {
     /// Appends a starter's frame.
     pub fn put_starter(into: &mut Vec<u8>) {
         put_frame(into, kind::STARTER, |_| ());
+    }
+
+    /// Appends the frame that makes a call the last one.
+    pub fn put_last(into: &mut Vec<u8>) {
+        put_frame(into, kind::LAST, |_| ());
     }
 }
 

@@ -56,6 +56,7 @@ fn every_message_to_a_keeper_comes_back() {
     ToKeeper::put_end(&mut bytes, 9, i64::MAX);
     ToKeeper::put_hand_over(&mut bytes, u32::MAX);
     ToKeeper::put_starter(&mut bytes);
+    ToKeeper::put_last(&mut bytes);
     let shown: Vec<String> =
         frames(&bytes).unwrap().into_iter().map(|frame| read(Reader::Keeper, frame).unwrap()).collect();
     assert_eq!(
@@ -67,6 +68,7 @@ fn every_message_to_a_keeper_comes_back() {
             "End { signal: 9, grace: 9223372036854775807 }",
             "HandOver { count: 4294967295 }",
             "Starter",
+            "Last",
         ]
     );
 }

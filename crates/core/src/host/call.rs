@@ -296,6 +296,21 @@ impl Call {
         true
     }
 
+    /// The keeper is to start nothing after this call, which may be over without having been reported yet. Not repeated
+    /// to another keeper, which may be a new helper's.
+    pub fn retire_keeper(&mut self) {
+        let Some(keeper) = self.keeper.as_ref() else { return };
+        let mut bytes = Vec::new();
+        ToKeeper::put_last(&mut bytes);
+        self.outbox.push(bytes, Vec::new());
+        let _ = self.outbox.flush(keeper.socket.as_fd());
+    }
+
+    /// The keeper's helper and number among its children.
+    pub fn keeper_id(&self) -> Option<KeeperId> {
+        self.keeper.as_ref().map(|keeper| keeper.id)
+    }
+
     /// Reads until the pid is known, the start failed, or the time is up.
     pub fn await_pid(&mut self, wait: Duration, pool: &Mutex<Pool>) {
         let deadline = Instant::now() + wait;

@@ -191,7 +191,10 @@ impl Host {
         if !call.is_over() {
             self.rearm(number, &mut call);
         }
-        lock(&self.calls).insert(number, Arc::new(Mutex::new(call)));
+        let call = Arc::new(Mutex::new(call));
+        lock(&self.calls).insert(number, Arc::clone(&call));
+        // Another thread may have reset the helper since the keeper was acquired.
+        self.retire_old_keeper(&mut lock(&call));
         Begun { call: number, pipes }
     }
 
@@ -428,9 +431,20 @@ impl Host {
         Some(self.reactor.get(pipe)?.as_raw_fd())
     }
 
-    /// The next call starts a new helper.
+    /// The next call starts a new helper, and the old one's keepers start nothing after the calls that they have.
     pub fn reset_helper(&self) {
         lock(&self.pool).retire();
+        let calls: Vec<_> = lock(&self.calls).values().cloned().collect();
+        for call in calls {
+            self.retire_old_keeper(&mut lock(&call));
+        }
+    }
+
+    fn retire_old_keeper(&self, call: &mut Call) {
+        let is_old = |keeper| !lock(&self.pool).is_current(keeper);
+        if call.keeper_id().is_some_and(is_old) {
+            call.retire_keeper();
+        }
     }
 
     /// Starts the helper if it does not run. What its keepers hold their broods by, or what is wrong.

@@ -165,7 +165,12 @@ impl Pool {
 
     /// Whether a helper of this generation may still report.
     pub fn may_report(&self, id: KeeperId) -> bool {
-        id.0 == self.generation && self.helper.as_ref().is_some_and(|helper| helper.alive)
+        self.is_current(id) && self.helper.as_ref().is_some_and(|helper| helper.alive)
+    }
+
+    /// Whether its helper is the one that serves the next call.
+    pub fn is_current(&self, id: KeeperId) -> bool {
+        id.0 == self.generation && self.helper.is_some()
     }
 
     /// The end of a lost keeper's call, as the helper reported it.

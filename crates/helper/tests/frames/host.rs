@@ -65,9 +65,15 @@ pub struct Helper {
 /// Starts the executable with this descriptor on 3, as the addon does. (A shell moves it there: between fork and exec
 /// this program may run nothing of its own.)
 pub fn start_with(control: OwnedFd) -> Child {
+    start_below(&[], control)
+}
+
+fn start_below(command: &[&str], control: OwnedFd) -> Child {
     Command::new("/bin/sh")
         .arg("-c")
-        .arg("exec 3<&0 </dev/null; exec \"$0\" __spawn-helper")
+        .arg("exec 3<&0 </dev/null; exec \"$@\" __spawn-helper")
+        .arg("sh")
+        .args(command)
         .arg(HELPER)
         .env_clear()
         .stdin(Stdio::from(control))
@@ -83,7 +89,16 @@ impl Helper {
     }
 
     pub fn start_on((ours, theirs): (OwnedFd, OwnedFd)) -> Helper {
-        let child = start_with(theirs);
+        Helper::of(start_with(theirs), ours)
+    }
+
+    /// By a command that executes the helper, or waits for it.
+    pub fn start_below(command: &[&str]) -> Helper {
+        let (ours, theirs) = socket::control_pair().unwrap();
+        Helper::of(start_below(command, theirs), ours)
+    }
+
+    fn of(child: Child, ours: OwnedFd) -> Helper {
         let process = Watched::new(child.id() as i32);
         Helper { child, process, control: Some(ours), inbox: Decoder::default(), descriptors: Vec::new() }
     }
@@ -109,6 +124,16 @@ impl Helper {
     }
 
     pub fn keeper(&mut self) -> Keeper {
+        self.keeper_by(Watched::new)
+    }
+
+    /// One whose pid is another namespace's: in its place the helper is watched.
+    pub fn foreign_keeper(&mut self) -> Keeper {
+        let helper = self.process.pid;
+        self.keeper_by(|_| Watched::new(helper))
+    }
+
+    fn keeper_by(&mut self, watch: impl FnOnce(i32) -> Watched) -> Keeper {
         let mut bytes = Vec::new();
         ToHelper::Want(1).put(&mut bytes);
         self.say(&bytes);
@@ -118,7 +143,7 @@ impl Helper {
         assert_eq!(self.descriptors.len(), 2);
         let socket = self.descriptors.remove(0);
         Keeper {
-            process: Watched::new(pid),
+            process: watch(pid),
             socket: Some(socket),
             commitment: Commitment::from_descriptor(self.descriptors.remove(0)),
             inbox: Decoder::default(),

@@ -2,6 +2,8 @@
 //! arrive whole may run, and nothing that ran may be left: shown by a marker file, the process table, and the helper,
 //! which leaves only after its last child.
 
+use std::process::Command;
+
 use crate::common::{Ground, children_of, until};
 use crate::host::{Helper, Keeper, frame};
 use holdfast_core::commitment::Told;
@@ -239,6 +241,46 @@ fn another_process_may_signal_and_end_a_call_and_starts_no_second_one() {
     assert!(helper.assert_leaves().success());
     assert_eq!(ground.ran(), "ran\n");
     assert_eq!(ground.marked(), []);
+}
+
+#[test]
+fn after_the_last_call_a_keeper_starts_nothing() {
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    let mut last = Vec::new();
+    ToKeeper::put_last(&mut last);
+    let (first, second) = (ground.spec("echo first >> ran"), ground.spec("echo second >> ran"));
+    keeper.say(&[first, last].concat(), &[&ground.directory()]);
+    let (_, facts) = keeper.until_the_end();
+    assert_eq!((facts.outcome, facts.reason), (Outcome::Ended, Reason::Exit));
+    assert!(keeper.commitment.take().committed);
+    keeper.say(&second, &[&ground.directory()]);
+    keeper.process.assert_gone("the keeper");
+    assert_eq!(keeper.commitment.take(), Told::default());
+    assert!(helper.assert_leaves().success());
+    assert_eq!(ground.ran(), "first\n");
+}
+
+/// Pid and ids of a host that is outside of the helper's namespaces arrive as 0 and as the overflow ids.
+#[test]
+fn a_host_outside_of_the_helpers_namespaces_starts_commands() {
+    for namespaces in [&["--pid", "--fork"][..], &["--user"], &["--user", "--pid", "--fork"]] {
+        let command = [&["unshare", "--kill-child"], namespaces].concat();
+        if !Command::new(command[0]).args(&command[1..]).arg("true").status().is_ok_and(|it| it.success()) {
+            println!("skipped: {command:?} is not allowed here");
+            continue;
+        }
+        let ground = Ground::new();
+        let mut helper = Helper::start_below(&command);
+        assert!(matches!(helper.next(), Some(FromHelper::Hello { .. })));
+        let mut keeper = helper.foreign_keeper();
+        keeper.say(&ground.spec("echo ran >> ran"), &[&ground.directory()]);
+        let (_, facts) = keeper.until_the_end();
+        assert_eq!((facts.outcome, facts.reason), (Outcome::Ended, Reason::Exit), "{namespaces:?}");
+        assert_eq!(ground.ran(), "ran\n");
+        keeper.close();
+        assert!(helper.assert_leaves().success());
+    }
 }
 
 /// Nothing says who sent what came before the receiver asked for that.

@@ -191,6 +191,7 @@ pub fn corpus() -> Vec<(Reader, Vec<u8>)> {
         (Reader::Keeper, wire(|into| ToKeeper::put_end(into, 9, i64::MAX))),
         (Reader::Keeper, wire(|into| ToKeeper::put_hand_over(into, 3))),
         (Reader::Keeper, wire(ToKeeper::put_starter)),
+        (Reader::Keeper, wire(ToKeeper::put_last)),
         (Reader::Helper, wire(|into| ToHelper::Want(0).put(into))),
         (Reader::Helper, wire(|into| ToHelper::Want(u32::MAX).put(into))),
     ];
