@@ -1,6 +1,6 @@
 import { spawn as plain, spawnSync } from 'node:child_process'
 import { getEventListeners, once } from 'node:events'
-import { chmodSync, copyFileSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { chmodSync, closeSync, constants, copyFileSync, existsSync, mkdirSync, openSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import test from 'ava'
@@ -9,7 +9,7 @@ import { comm, stat, until } from './support/facts.mjs'
 import { compiled } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { HELPER } from './support/session.mjs'
-import { folder, suite } from './support/suite.mjs'
+import { folder, has, suite } from './support/suite.mjs'
 
 const { env } = suite(test)
 
@@ -190,6 +190,79 @@ test('C61 what just fits is not refused', async (t) => {
   )
   t.is(exitCode, 0)
   t.is(stdout, '10 1000000 120000\n')
+})
+
+// ---- paths that mean the process that looks them up
+test('C60 /proc/self is the host, as under child_process: program, directory, descriptors', async (t) => {
+  const at = folder(t)
+  mkdirSync(join(at, 'sub'))
+  copyFileSync('/bin/pwd', join(at, 'sub', 'program'))
+  const directory = openSync(at, constants.O_RDONLY)
+  const program = openSync('/bin/echo', constants.O_RDONLY)
+  const script = openSync(file(join(at, 'script'), '#!/bin/sh\necho ran\n', 0o755), constants.O_RDONLY)
+  t.teardown(() => {
+    for (const fd of [directory, program, script]) closeSync(fd)
+  })
+  const node = ['-p', 'process.execPath']
+  const rows = [
+    ['/proc/self/exe', node],
+    ['/proc/thread-self/exe', node],
+    ['pwd', [], { cwd: '/proc/self/cwd' }],
+    ['pwd', [], { cwd: '/proc/self/cwd/docs/..' }],
+    ['pwd', [], { cwd: '/proc/thread-self/cwd/' }],
+    // A program below it is in the command's directory.
+    ['/proc/self/cwd/program', [], { cwd: join(at, 'sub') }],
+    ...['/proc/self/fd', '/dev/fd', '/proc/thread-self/fd'].flatMap((fds) => [
+      ['pwd', [], { cwd: `${fds}/${directory}` }],
+      ['pwd', [], { cwd: `${fds}/${directory}/sub` }],
+      [`${fds}/${program}`, ['ran']],
+      [`${fds}/${directory}/sub/program`, []],
+      [`${fds}/${script}`, []],
+      [`${fds}/999`, []],
+      ['pwd', [], { cwd: `${fds}/999` }],
+      ['pwd', [], { cwd: `${fds}/${program}` }],
+    ]),
+    // The numbers of its own stdio are the command's.
+    ['/proc/self/fd/3', ['ran'], { stdio: ['ignore', 'pipe', 'pipe', program] }],
+    ['/dev/stdin', ['ran'], { stdio: [program, 'pipe', 'pipe'] }],
+    ['/dev/fd/0', ['ran'], { stdio: [program, 'pipe', 'pipe'] }],
+    ['pwd', [], { stdio: ['ignore', 'pipe', 'pipe', directory], cwd: '/proc/self/fd/3' }],
+    ['/proc/self/cwd', []],
+    ['/proc/self/nothing', []],
+    ['/proc/self/exe', node, { stdio: ['ignore', 'pipe', 'pipe', ...Array(57).fill('ignore')] }],
+  ]
+  // The interpreter is told the path of a script, of which a number is part.
+  const withoutNumbers = (text) =>
+    text
+      ?.replaceAll(/\/fd\/\d+/g, '/fd/N')
+      .replaceAll('/dev/', '/proc/self/')
+      .replaceAll('thread-self', 'self')
+  for (const [name, args, options] of rows) {
+    const what = `${name} ${args} ${JSON.stringify(options)}`
+    const { error, status, stdout, stderr } = spawnSync(name, args, { env, encoding: 'utf8', ...options })
+    const child = spawn(name, args, { env, ...options })
+    const output = Promise.all([child.stdout, child.stderr].map((stream) => stream.toArray()))
+    const refused = await Promise.race([once(child, 'error'), once(child, 'exit')])
+    const [out, err] = await output.then((both) => both.map((chunks) => chunks.join('')))
+    await child.ended
+    if (error) t.is(refused[0].code, error.code, what)
+    else t.deepEqual([refused[0], out, withoutNumbers(err)], [status, stdout, withoutNumbers(stderr)], what)
+  }
+})
+
+test('C60 /proc/self: what it means is decided at the call, for another user, too', async (t) => {
+  const at = folder(t)
+  const directory = openSync(at, constants.O_RDONLY)
+  const child = spawn('pwd', [], { env, cwd: `/proc/self/fd/${directory}` })
+  closeSync(directory)
+  const other = openSync('/', constants.O_RDONLY)
+  t.is(other, directory)
+  t.is(`${(await once(child.stdout, 'data'))[0]}`, `${at}\n`)
+  await child.ended
+  closeSync(other)
+  t.is((await run('/proc/self/exe', ['-p', '6 * 7'], { env })).stdout, '42\n')
+  if (!has(t, process.getuid() === 0 ? '' : 'only root can start as another user')) return
+  t.is((await run('/proc/self/exe', ['-p', 'process.getuid()'], { env, uid: 65534 })).stdout, '65534\n')
 })
 
 // ---- every field at and beyond its limits: a limit of holdfast's own never shows

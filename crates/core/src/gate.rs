@@ -69,7 +69,7 @@ pub fn start_behind_guard(
         gate: Some(Gate { read: read.as_raw_fd(), write: write.as_raw_fd() }),
         ..Surroundings::default()
     };
-    let mut plan = Box::new(Plan::new(spec, descriptors, &surroundings));
+    let mut plan = Box::new(Plan::new(spec, descriptors, &surroundings).map_err(not_started)?);
     let started = sys::fork_gated(&mut plan).map_err(not_started)?;
     stop("gate-forked");
     let pid = started.pid;

@@ -326,9 +326,13 @@ impl Keeper {
             nohup: self.setup.nohup,
             ..Surroundings::default()
         };
-        let mut plan = Box::new(Plan::new(spec, &descriptors, &surroundings));
-        match sys::start(&mut plan, &mut self.stack) {
-            Ok(started) => {
+        let started = Plan::new(spec, &descriptors, &surroundings).and_then(|plan| {
+            let mut plan = Box::new(plan);
+            let started = sys::start(&mut plan, &mut self.stack)?;
+            Ok((plan, started))
+        });
+        match started {
+            Ok((plan, started)) => {
                 let first = started.pid;
                 self.call = Some(Call {
                     brood: Brood {

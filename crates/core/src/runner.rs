@@ -14,7 +14,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{Background, Decoder, EndFacts, Exit, FromKeeper, Outcome, Reason, Spec, Step, ToKeeper};
+use holdfast_wire::{
+    Background, Decoder, EndFacts, Exit, FromKeeper, NO_DESCRIPTOR, Outcome, Reason, Spec, Step, ToKeeper,
+};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 
@@ -271,6 +273,8 @@ impl Runner {
             background: order.background,
             background_grace: 0,
             same_group: self.stand.terminal_group.is_some(),
+            cwd_is_open: false,
+            program: NO_DESCRIPTOR,
         };
         let mut bytes = Vec::new();
         ToKeeper::put_spec(&mut bytes, &spec)?;

@@ -19,7 +19,7 @@ use std::time::Duration;
 use holdfast_core::gate::{NotRun, start_behind_guard};
 use holdfast_core::guard::GuardOptions;
 use holdfast_core::sys;
-use holdfast_core::wire::{Background, Spec};
+use holdfast_core::wire::{Background, NO_DESCRIPTOR, Spec};
 
 /// Ends the process when the threads of `--twice` wait for each other.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -101,6 +101,8 @@ fn start(args: &[OsString], descriptors: &[OwnedFd], places: &[u8], mut output: 
         background: Background::End,
         background_grace: 0,
         same_group: false,
+        cwd_is_open: false,
+        program: NO_DESCRIPTOR,
     };
     let options = GuardOptions { helper: Path::new(helper), sweep: true, grace: 0 };
     match start_behind_guard(&spec, descriptors, &options) {

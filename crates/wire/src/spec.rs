@@ -37,6 +37,10 @@ pub struct Spec<'a> {
     pub env: &'a [u8],
     /// Resolved against the first descriptor, which is the host's working directory; empty for that itself.
     pub cwd: &'a [u8],
+    /// The first descriptor is the directory that `cwd` names.
+    pub cwd_is_open: bool,
+    /// Index of the descriptor that is the program, or [`NO_DESCRIPTOR`]: then `file` is.
+    pub program: u8,
     /// For each place the index of its descriptor among those sent, or [`NO_DESCRIPTOR`].
     pub places: &'a [u8],
     /// Descriptors sent along, the working directory's included. With none the command starts where its keeper stands.
@@ -77,6 +81,9 @@ impl Spec<'_> {
                 return Err(Unfit::Invalid(step));
             }
         }
+        if !are_valid(&[self.program], self.descriptors) {
+            return Err(Unfit::Invalid(Step::Program));
+        }
         if !are_valid(self.places, self.descriptors) {
             return Err(Unfit::Invalid(Step::Stdio));
         }
@@ -99,6 +106,8 @@ impl Spec<'_> {
         into.push(self.background as u8);
         into.extend(self.background_grace.to_le_bytes());
         into.push(u8::from(self.same_group));
+        into.push(u8::from(self.cwd_is_open));
+        into.push(self.program);
         put_string(into, self.places);
         for strings in [self.file, self.cwd, self.args, self.env] {
             into.extend((strings.len() as u32 + 1).to_le_bytes());
@@ -152,6 +161,10 @@ pub struct SpecView {
     pub background_grace: u64,
     /// See [`Spec::same_group`].
     pub same_group: bool,
+    /// See [`Spec::cwd_is_open`].
+    pub cwd_is_open: bool,
+    /// See [`Spec::program`].
+    pub program: u8,
 }
 
 impl SpecView {
@@ -173,6 +186,8 @@ impl SpecView {
         };
         let background_grace = reader.u64()?;
         let same_group = reader.u8()? != 0;
+        let cwd_is_open = reader.u8()? != 0;
+        let program = reader.u8()?;
         let mut range = |nul: bool| -> Result<Range<usize>, Error> {
             let string = reader.string()?;
             if nul && string.last() != Some(&0) {
@@ -187,7 +202,7 @@ impl SpecView {
         let args = range(true)?;
         let env = range(true)?;
         reader.end()?;
-        let valid = are_valid(&bytes[places.clone()], descriptors);
+        let valid = are_valid(&bytes[places.clone()], descriptors) && are_valid(&[program], descriptors);
         if !valid || single(&bytes[file.clone()]).is_none() || single(&bytes[cwd.clone()]).is_none() {
             return Err(Error::Malformed);
         }
@@ -209,6 +224,8 @@ impl SpecView {
             background,
             background_grace,
             same_group,
+            cwd_is_open,
+            program,
             bytes,
         })
     }

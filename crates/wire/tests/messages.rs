@@ -99,6 +99,7 @@ fn a_spec_comes_back_field_by_field() {
     assert_eq!((view.nice, view.nofile), (sent.nice, sent.nofile));
     assert_eq!((view.timeout, view.grace), (sent.timeout, sent.grace));
     assert_eq!((view.kill_signal, view.same_group), (sent.kill_signal, sent.same_group));
+    assert_eq!((view.cwd_is_open, view.program), (sent.cwd_is_open, sent.program));
     assert_eq!(view.background, Background::Keep);
     assert_eq!(view.background_grace, sent.background_grace);
 }
@@ -152,8 +153,10 @@ fn a_spec_that_contradicts_itself_is_not_written_and_not_read() {
         frame.payload[at..at + wrong.len()].copy_from_slice(wrong);
         assert_eq!(ToKeeper::decode(frame).err(), Some(Error::Malformed), "{step:?}");
     }
-    assert_eq!(refusal(&Spec { descriptors: 0, places: &[0], ..spec() }), Some(Unfit::Invalid(Step::Stdio)));
-    for right in [Spec { places: &[2], ..spec() }, Spec { descriptors: 0, places: &[], ..spec() }] {
+    let bare = Spec { descriptors: 0, places: &[], program: NO_DESCRIPTOR, ..spec() };
+    assert_eq!(refusal(&Spec { places: &[0], ..bare }), Some(Unfit::Invalid(Step::Stdio)));
+    assert_eq!(refusal(&Spec { program: 0, ..bare }), Some(Unfit::Invalid(Step::Program)));
+    for right in [Spec { places: &[2], ..spec() }, bare] {
         assert!(ToKeeper::decode(one_frame(&spec_bytes(&right))).is_ok(), "{right:?}");
     }
 }

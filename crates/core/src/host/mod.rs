@@ -205,11 +205,15 @@ impl Host {
         request: &Request<'_>,
         pipes: &mut Vec<Option<u32>>,
     ) -> Result<(Vec<u8>, Vec<OwnedFd>), (Step, io::Error)> {
-        let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // An absolute directory does not need ours, which this user may not be allowed to search.
-        let from = if request.cwd.starts_with('/') { "/" } else { "." };
-        let directory =
-            rustix::fs::open(from, directory, Mode::empty()).map_err(|error| (Step::Cwd, error.into()))?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let own_directory = sys::open_own_directory(request.cwd, request.stdio.len());
+        let cwd_is_open = own_directory.is_some();
+        let directory = own_directory.unwrap_or_else(|| {
+            // An absolute directory does not need ours, which this user may not be allowed to search.
+            let from = if request.cwd.starts_with('/') { "/" } else { "." };
+            Ok(rustix::fs::open(from, flags, Mode::empty())?)
+        });
+        let directory = directory.map_err(|error| (Step::Cwd, error))?;
         let mut descriptors = Vec::with_capacity(4);
         descriptors.push(directory);
         let mut places = Vec::with_capacity(request.stdio.len());
@@ -225,6 +229,13 @@ impl Host {
                 None => NO_DESCRIPTOR,
             });
         }
+        let program = match sys::open_own_program(request.file, request.stdio.len()) {
+            None => NO_DESCRIPTOR,
+            Some(program) => {
+                descriptors.push(program.map_err(|error| (Step::Program, error))?);
+                descriptors.len() as u8 - 1
+            }
+        };
         if descriptors.len() > socket::MAX_DESCRIPTORS {
             return Err((Step::Stdio, io::Error::from_raw_os_error(libc::EMFILE)));
         }
@@ -248,6 +259,8 @@ impl Host {
             background: request.background,
             background_grace: request.background_grace,
             same_group: false,
+            cwd_is_open,
+            program,
         };
         let mut bytes = Vec::with_capacity(env.len() + request.args.len() + 256);
         ToKeeper::put_spec(&mut bytes, &spec).map_err(|unfit| {

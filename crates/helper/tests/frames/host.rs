@@ -41,6 +41,8 @@ impl Ground {
             background: Background::End,
             background_grace: 0,
             same_group: false,
+            cwd_is_open: false,
+            program: NO_DESCRIPTOR,
         };
         change(&mut spec);
         let mut bytes = Vec::new();

@@ -63,8 +63,8 @@ pub fn describe(view: &SpecView) -> String {
             (view.file(), view.cwd(), view.args().collect::<Vec<_>>()),
             (view.env().collect::<Vec<_>>(), view.places(), view.descriptors),
             (view.umask, view.nice, view.nofile, view.uid, view.gid),
-            (view.timeout, view.kill_signal, view.grace, view.same_group),
-            (view.background, view.background_grace),
+            (view.timeout, view.kill_signal, view.grace, view.same_group, view.cwd_is_open),
+            (view.background, view.background_grace, view.program),
         )
     )
 }
@@ -120,6 +120,8 @@ pub fn spec() -> Spec<'static> {
         background: Background::Keep,
         background_grace: 1,
         same_group: true,
+        cwd_is_open: true,
+        program: 2,
     }
 }
 
@@ -180,6 +182,8 @@ pub fn corpus() -> Vec<(Reader, Vec<u8>)> {
                     umask: None,
                     background: Background::End,
                     same_group: false,
+                    cwd_is_open: false,
+                    program: NO_DESCRIPTOR,
                     ..spec()
                 };
                 ToKeeper::put_spec(into, &bare).unwrap();

@@ -5,6 +5,7 @@ mod helper;
 mod identity;
 mod message;
 mod mode;
+mod own;
 mod process;
 mod raw;
 mod shared;
@@ -20,6 +21,7 @@ pub use mode::{
     Forked, Manners, SignalSource, allow_all_descriptors, become_keeper, become_mode, block_all_signals,
     fork, hide_arguments, inherited, inherited_control, leave_group, make_pin, raise_default,
 };
+pub use own::{open_own_directory, open_own_program};
 pub use process::{
     Delivery, Group, Kill, Look, Parent, Pid, Reaped, await_end, give_group, group_of, handle_of_descendant,
     inspect, is_in_our_session, kill_child, kill_family, look, look_behind, peek_any, pidfd_of_child,

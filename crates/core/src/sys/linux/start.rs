@@ -83,6 +83,8 @@ pub struct Plan {
     shared: Shared,
     /// Owns what the pointers above lead to.
     _spec: SpecView,
+    /// What a candidate names by its number.
+    _program: Option<OwnedFd>,
 }
 
 /// What a start needs beside the spec.
@@ -117,7 +119,12 @@ struct Shared {
 
 impl Plan {
     /// Makes a plan of a spec and the descriptors that came with it; the first is the working directory.
-    pub fn new(spec: SpecView, descriptors: &[OwnedFd], surroundings: &Surroundings<'_>) -> Plan {
+    pub fn new(spec: SpecView, descriptors: &[OwnedFd], surroundings: &Surroundings<'_>) -> io::Result<Plan> {
+        let program = descriptors.get(usize::from(spec.program));
+        // Away from the numbers that become places.
+        let first_free = spec.places().len().max(3) as RawFd;
+        let program = program.map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, first_free)).transpose()?;
+        let has_cwd = !spec.cwd().is_empty() && !spec.cwd_is_open;
         let pointers = |list: &mut dyn Iterator<Item = &CStr>| -> Vec<*const c_char> {
             list.map(CStr::as_ptr).chain([ptr::null()]).collect()
         };
@@ -134,12 +141,15 @@ impl Plan {
         let hard = limit.maximum.unwrap_or(u64::MAX);
         let soft = spec.nofile.min(hard);
         let own_nice = rustix::process::getpriority_process(None).unwrap_or(0);
-        Plan {
-            candidates: candidates(&spec),
+        Ok(Plan {
+            candidates: match &program {
+                Some(fd) => vec![CString::new(format!("/proc/self/fd/{}", fd.as_raw_fd()))?],
+                None => candidates(&spec),
+            },
             places: spec.places().iter().map(|&index| descriptor(index)).collect(),
             cwd_fd: descriptor(0),
-            cwd: if spec.cwd().is_empty() { ptr::null() } else { spec.cwd().as_ptr() },
-            cwd_is_absolute: spec.cwd().to_bytes().starts_with(b"/"),
+            cwd: if has_cwd { spec.cwd().as_ptr() } else { ptr::null() },
+            cwd_is_absolute: has_cwd && spec.cwd().to_bytes().starts_with(b"/"),
             umask: spec.umask,
             nice: (spec.nice != own_nice).then_some(spec.nice),
             nofile: (Some(soft) != limit.current).then_some([soft, hard]),
@@ -159,7 +169,8 @@ impl Plan {
             shell_argv,
             envp,
             _spec: spec,
-        }
+            _program: program,
+        })
     }
 
     /// The pin, once the status pipe has ended.
