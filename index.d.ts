@@ -18,7 +18,9 @@ type Piped = ContainedProcess<Writable, Readable, Readable>
  * Starts `file` contained: what it starts is ended, and shown to be ended, when the call ends or the host dies.
  *
  * Throws only for arguments that are wrong in themselves (TypeError/RangeError, codes as in node:child_process:
- * ERR_INVALID_ARG_TYPE, ERR_INVALID_ARG_VALUE, ERR_OUT_OF_RANGE, ERR_UNKNOWN_SIGNAL) and for what is not yet supported.
+ * ERR_INVALID_ARG_TYPE, ERR_INVALID_ARG_VALUE, ERR_OUT_OF_RANGE, ERR_UNKNOWN_SIGNAL), for an option that there is not
+ * (TypeError ERR_HOLDFAST_UNKNOWN_OPTION; `option` is its name, `meant` the one that was probably meant), and for what is
+ * not yet supported. Options whose value is undefined count as not given, as do inherited ones.
  * What the system refuses arrives as `error`. `pid` is set on return.
  */
 export function spawn(file: string, options?: SpawnOptions & { stdio?: P | readonly [P?, P?, P?] }): Piped
@@ -87,8 +89,8 @@ export interface PtySize {
   name?: string | undefined
 }
 export interface SpawnOptions {
-  /** Working directory. Relative or missing: resolved in the host at the call. */
-  cwd?: string | URL | undefined
+  /** Working directory, also as bytes of UTF-8. Relative or missing: resolved in the host at the call. */
+  cwd?: string | URL | Uint8Array | undefined
   /**
    * Replaces the environment, as in node:child_process; undefined values are left out. PATH is looked up in it.
    * Default: process.env, as it is at the call.
@@ -96,14 +98,18 @@ export interface SpawnOptions {
   env?: NodeJS.ProcessEnv | undefined
   /** argv[0] of the program. Default: `file`. */
   argv0?: string | undefined
-  /** `true`: /bin/sh (cmd.exe on Windows); a string names the shell. Refused together with args. Default: none. */
+  /**
+   * `true`: /bin/sh (cmd.exe on Windows); a string names the shell. Default: none. As in node:child_process `file` and
+   * `args` are joined by blanks and nothing is quoted: never pass what you do not trust.
+   */
   shell?: boolean | string | undefined
   /**
    * As in node:child_process. Default 'pipe' for places 0 to 2. These are real pipes, further 'pipe's are duplex.
-   * `run`: stdin is 'ignore' (/dev/null) unless `input` is given. 'ipc' is not yet: refused.
+   * `run`: stdin is 'ignore' (/dev/null) unless `input` is given; further 'pipe's are refused, since a result has no place
+   * for their output. 'ipc' is not yet: refused.
    */
   stdio?: StdioOptions | undefined
-  /** For 'ipc'; ignored without. */
+  /** For 'ipc'; without effect until that is supported. */
   serialization?: 'json' | 'advanced' | undefined
   /**
    * Wall-clock limit in whole milliseconds (at most 2^31 - 1), enforced by the keeper, also while the host's event loop
@@ -161,8 +167,12 @@ export interface SpawnOptions {
   uid?: number | undefined
   /** Group id of the command. Default: the host's, at the call. */
   gid?: number | undefined
-  /** Accepted for the sake of node:child_process; there is never a window. */
+  /** Without effect: the command leads a session and a group of its own, and is contained, in any case. */
+  detached?: boolean | undefined
+  /** Without effect: there is never a window. */
   windowsHide?: boolean | undefined
+  /** Without effect: arguments are never quoted. */
+  windowsVerbatimArguments?: boolean | undefined
 }
 /**
  * 'stdout' (third place only): the same pipe as stdout, so that the order of writes is kept. 'ipc' is not yet: refused.
@@ -194,12 +204,16 @@ export interface RunOptions extends Omit<SpawnOptions, 'serialization' | 'pty'> 
    * for it. Default 64 MiB; cut without having been asked for: `ok` is false.
    */
   maxOutput?: number | undefined
-  /** Reject with HoldfastError (`.result` set) when not ok, after the end; AbortError when aborted. Default false. */
+  /**
+   * Reject with HoldfastError (`.result` set) when not ok, after the end; AbortError when aborted. The message has the
+   * command line and the end of stderr, cut short and without control characters. Default false.
+   */
   check?: boolean | undefined
   /**
    * Called with each chunk as it comes. A promise holds up the reading of that stream until it resolves, or until the call
    * is ended by its limit, an abort or end(): what was not passed on by then is in the result alone. When it throws
-   * or rejects, the call is ended and run() rejects with ERR_HOLDFAST_CONSUMER.
+   * or rejects, the call is ended and run() rejects with ERR_HOLDFAST_CONSUMER. Refused when neither stdout nor stderr is
+   * 'pipe'.
    */
   onOutput?: ((chunk: { stream: 'stdout' | 'stderr'; data: Uint8Array }) => void | Promise<void>) | undefined
 }
@@ -245,8 +259,9 @@ export interface ContainedProcess<
   /** The last report: resolves when `ended` was emitted, and never rejects. */
   readonly ended: Promise<EndReport>
   /**
-   * Signals the command's first process, as ChildProcess does. True: handed to the keeper of a call that has not ended.
-   * Default 'SIGTERM'; 0 only asks. Throws TypeError ERR_UNKNOWN_SIGNAL.
+   * Signals the command's first process, as ChildProcess does. True: handed to the keeper; false after `exit`.
+   * Default 'SIGTERM'; 0 only asks. Throws TypeError ERR_UNKNOWN_SIGNAL. `killed` is true after kill(), end() and an abort,
+   * and at the latest with `ended` after a timeout.
    */
   kill(signal?: NodeJS.Signals | number): boolean
   /** Signals the whole group; otherwise as kill(). */

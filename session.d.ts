@@ -23,8 +23,8 @@ import type { EndReport } from './index'
  */
 export function startSession(program: string, args?: readonly string[], options?: SessionOptions): Promise<Session>
 export interface SessionOptions {
-  /** Working directory. Relative or missing: resolved in the host at the call. */
-  cwd?: string | URL | undefined
+  /** Working directory, also as bytes of UTF-8. Relative or missing: resolved in the host at the call. */
+  cwd?: string | URL | Uint8Array | undefined
   /** Replaces the environment; PATH is looked up in it. Default: process.env, as it is at the call. */
   env?: NodeJS.ProcessEnv | undefined
   /**

@@ -470,12 +470,21 @@ const invalid = [
   ['ERR_INVALID_ARG_TYPE', 'true', 7],
   ['ERR_INVALID_ARG_TYPE', 'true', [], null],
   ['ERR_INVALID_ARG_TYPE', 'true', [], 'options'],
-  ['ERR_INVALID_ARG_VALUE', 'true', ['x'], { shell: true }],
+  // One of the two would be ignored.
+  ['ERR_INVALID_ARG_TYPE', 'true', {}, {}],
+  ['ERR_INVALID_ARG_TYPE', 'true', new Set(['x'])],
 ]
 const badOptions = {
   cwd: [['ERR_INVALID_ARG_TYPE', 7, {}]],
-  env: [['ERR_INVALID_ARG_TYPE', 'A=1', 7, null]],
-  argv0: [['ERR_INVALID_ARG_TYPE', 7, null]],
+  env: [
+    ['ERR_INVALID_ARG_TYPE', 'A=1', 7],
+    ['ERR_INVALID_ARG_VALUE', { '': 'x' }, { 'a=b': 'x' }, { 'a\0b': 'x' }],
+  ],
+  argv0: [['ERR_INVALID_ARG_TYPE', 7]],
+  detached: [['ERR_INVALID_ARG_TYPE', 1, 'true']],
+  windowsHide: [['ERR_INVALID_ARG_TYPE', 1, 'true']],
+  windowsVerbatimArguments: [['ERR_INVALID_ARG_TYPE', 1, 'true']],
+  serialization: [['ERR_INVALID_ARG_VALUE', 'xml', null, 7]],
   shell: [['ERR_INVALID_ARG_TYPE', 7, {}]],
   stdio: [
     [

@@ -139,8 +139,8 @@ test('bad helper: a missing one', async (t) => {
     t,
     folderWith(t, (path) => rmSync(path)),
   )
-  assertRefused(t, seen, /holdfast-helper does not exist/)
-  t.regex(seen.files.helper.problem, /holdfast-helper does not exist/)
+  assertRefused(t, seen, /holdfast-helper' does not exist/)
+  t.regex(seen.files.helper.problem, /holdfast-helper' does not exist/)
   t.false(seen.files.helper.probed)
   assertNothing(t, seen.files)
   await assertBestEffort(t, seen)

@@ -197,7 +197,8 @@ test('C76 check: true rejects with the result', async (t) => {
       code: 'ERR_HOLDFAST_CHECK',
     })
   const code = await failed('echo out; echo err >&2; exit 3')
-  t.like(code, { ran: true, message: 'sh exited with code 3' })
+  const message = "sh -c 'echo out; echo err >&2; exit 3' exited with code 3. It wrote:\nerr"
+  t.like(code, { ran: true, message })
   t.like(code.result, { exitCode: 3, signal: null, stdout: 'out\n', stderr: 'err\n', ok: false })
   t.is(code.result.report.outcome, 'ended')
 

@@ -10,13 +10,14 @@ import { inspect } from 'node:util'
 import { threadId } from 'node:worker_threads'
 import type { EndReport, RunningCall } from '../index'
 import { unwatchSignal, watchSignal } from './abort'
-import { type Command, milliseconds, oneOf, optionsOf, signalName, signalOption } from './command'
+import { type Command, milliseconds, oneOf, signalName, signalOption } from './command'
 import { debug } from './debug'
 import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError, tooLong } from './errors'
 import { dateNow, nextTick, setImmediate } from './globals'
 import { debugUncontained } from './messages'
 import { type CallEvent, Place } from './native'
 import { notices } from './notices'
+import { END, END_ALL, optionsOf, type Values } from './options'
 import { Pipe } from './pipe'
 import { enter, environment, hold, letGo, native, open, setHeard, unwatch, type Watcher, watch } from './reactor'
 import type { PipeWritable } from './streams'
@@ -370,6 +371,8 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   signal(signal: number, group: boolean): boolean {
+    // After `exit` its first process is no more, whatever of the call lives on.
+    if (!group && this.phase === 'exited') return false
     return this.isLive() && native.signal(this.number, signal, group)
   }
 
@@ -397,7 +400,7 @@ export abstract class Call extends AsyncResource implements Watcher {
     if (this.isLive()) native.hasStarter(this.number)
   }
 
-  private isLive(): boolean {
+  protected isLive(): boolean {
     return this.phase !== 'over' && this.number >= 0
   }
 
@@ -443,7 +446,10 @@ function comeRound(call: Call, step: () => void): void {
 
 /** @throws TypeError or RangeError for wrong options */
 export function endNumbers(options: unknown): { signal: number; grace: number } {
-  const { signal, grace } = optionsOf(options)
+  return ladderOf(optionsOf(options, END))
+}
+
+function ladderOf({ signal, grace }: Values): { signal: number; grace: number } {
   return { signal: signalOption('signal', signal) ?? OWN, grace: milliseconds('grace', grace, OWN) }
 }
 
@@ -499,10 +505,11 @@ export function running(): RunningCall[] {
 }
 
 /** Ends the calls of this thread: all are signalled before any is waited for. */
-export async function endAll(options: EndOptions & { scope?: 'thread' | 'process' } = {}): Promise<EndReport[]> {
-  const scope = oneOf('scope', options.scope, ['thread', 'process'])
-  const { signal, grace } = endNumbers(options)
-  const own = Array.from(calls, (call) => call.end(options))
+export async function endAll(options?: EndOptions & { scope?: 'thread' | 'process' }): Promise<EndReport[]> {
+  const given = optionsOf(options, END_ALL)
+  const scope = oneOf('scope', given.scope, ['thread', 'process'])
+  const { signal, grace } = ladderOf(given)
+  const own = Array.from(calls, (call) => call.end({ signal: given.signal, grace: given.grace } as EndOptions))
   if (scope !== 'process') return Promise.all(own)
   open()
   const others = native.endOthers(environment, signal, grace).map((number) => new Observer(number).ended)

@@ -1,11 +1,13 @@
 /** From the arguments of spawn() and run() to what the addon takes. Throws what node:child_process throws. */
 import { constants } from 'node:os'
 import { fileURLToPath } from 'node:url'
+import { types } from 'node:util'
 import { environmentOf } from './environment'
 import { invalidPlace, invalidType, invalidValue, notSupported, outOfRange, unknownSignal } from './errors'
 import { descriptorOf, isStream } from './given'
 import { nullByte } from './messages'
 import { Place } from './native'
+import { optionsOf, type Taker, type Values } from './options'
 
 export const SIGTERM = constants.signals.SIGTERM
 export const GRACE = 2000
@@ -32,38 +34,35 @@ export interface Command {
   readonly named?: Command
 }
 
-type Values = { readonly [option: string]: unknown }
-
 /** (file, args, options), (file, options) and (file): which is which. */
-export function splitArguments(second: unknown, third: unknown): { args: readonly unknown[]; options: Values } {
-  if (Array.isArray(second)) return { args: second, options: optionsOf(third) }
-  if (second === undefined || second === null) return { args: [], options: optionsOf(third) }
-  if (typeof second !== 'object') throw invalidType('args', 'an array', second)
-  return { args: [], options: optionsOf(third === undefined ? second : third) }
-}
-
-export function optionsOf(value: unknown): Values {
-  if (value === undefined) return {}
-  if (value === null || typeof value !== 'object' || Array.isArray(value))
-    throw invalidType('options', 'an object', value)
-  return value as Values
+export function splitArguments(
+  second: unknown,
+  third: unknown,
+  by: Taker,
+): { args: readonly unknown[]; options: Values } {
+  if (Array.isArray(second)) return { args: second, options: optionsOf(third, by) }
+  if (second === undefined || second === null) return { args: [], options: optionsOf(third, by) }
+  // A Set of arguments, or options in two places: one of them would be ignored.
+  if (typeof second !== 'object' || Symbol.iterator in second || third !== undefined) {
+    throw invalidType('args', 'an array', second)
+  }
+  return { args: [], options: optionsOf(second, by) }
 }
 
 export function commandOf(file: unknown, args: readonly unknown[], options: Values, stdio: number[]): Command {
   refuseUnsupported(options)
+  checkWithoutEffect(options)
   const argv = argvOf(programOf(file), args, options)
   return {
     file: options.shell ? (argv[0] as string) : (file as string),
-    argv: options.argv0 === undefined ? argv : [text('options.argv0', options.argv0), ...argv.slice(1)],
-    env: environmentOf(
-      options.env === undefined ? process.env : (object('options.env', options.env) as NodeJS.ProcessEnv),
-    ),
+    argv: (options.argv0 ?? undefined) === undefined ? argv : [text('options.argv0', options.argv0), ...argv.slice(1)],
+    env: environmentOf((options.env ?? undefined) === undefined ? process.env : variables(options.env)),
     cwd: directory(options.cwd),
     stdio,
     timeout: milliseconds('timeout', options.timeout, 0),
     killSignal: signalOption('killSignal', options.killSignal) ?? SIGTERM,
     grace: milliseconds('grace', options.grace, GRACE),
-    keep: oneOf('background', options.background, ['end', 'keep', 'release']) === 'keep',
+    keep: oneOf('background', options.background, ['end', 'keep']) === 'keep',
     backgroundGrace: milliseconds('backgroundGrace', options.backgroundGrace, 0),
     uid: identity('uid', options.uid),
     gid: identity('gid', options.gid),
@@ -81,6 +80,17 @@ function refuseUnsupported(options: Values): void {
   if (options.background === 'release') throw notSupported("The option 'background: release'")
 }
 
+/** What there is nothing to choose about here has the values that it has in node:child_process. */
+function checkWithoutEffect(options: Values): void {
+  for (const name of ['detached', 'windowsHide', 'windowsVerbatimArguments']) {
+    const value = options[name]
+    if (value !== undefined && value !== null && typeof value !== 'boolean') {
+      throw invalidType(`options.${name}`, 'of type boolean', value)
+    }
+  }
+  oneOf('serialization', options.serialization, ['json', 'advanced'])
+}
+
 function programOf(file: unknown): string {
   const program = text('file', file)
   if (program === '') throw invalidValue('file', 'cannot be empty', program)
@@ -92,13 +102,10 @@ function argvOf(file: string, args: readonly unknown[], options: Values): string
   if (shell !== undefined && shell !== null && typeof shell !== 'boolean' && typeof shell !== 'string') {
     throw invalidType('options.shell', 'a boolean or a string', shell)
   }
-  if (shell) {
-    if (args.length > 0) throw invalidValue('args', "cannot be given together with the option 'shell'", args)
-    return [shell === true ? '/bin/sh' : text('options.shell', shell), '-c', file]
-  }
   const argv = [file]
   for (let index = 0; index < args.length; index++) argv.push(text(`args[${index}]`, `${args[index]}`))
-  return argv
+  if (!shell) return argv
+  return [shell === true ? '/bin/sh' : text('options.shell', shell), '-c', [file, ...args].join(' ')]
 }
 
 export function text(name: string, value: unknown): string {
@@ -107,19 +114,38 @@ export function text(name: string, value: unknown): string {
   return value
 }
 
-function object(name: string, value: unknown): object {
-  if (value === null || typeof value !== 'object') throw invalidType(name, 'an object', value)
-  return value
+function variables(value: unknown): NodeJS.ProcessEnv {
+  // Wrapped, so that the error does not show a text, which could be a secret.
+  if (typeof value !== 'object') throw invalidType('options.env', 'an object', Object(value))
+  return value as NodeJS.ProcessEnv
 }
 
-/** By its looks, as node:url does it: each realm has a class of its own. */
-const isURL = (value: unknown): value is URL => typeof value === 'object' && value !== null && 'href' in value
-
+/** Text, its bytes, or a URL; of whichever realm, and of whichever implementation. */
 function directory(cwd: unknown): string {
   if (cwd === undefined || cwd === null) return ''
-  const path = text('options.cwd', isURL(cwd) ? fileURLToPath(cwd) : cwd)
+  const path = text('options.cwd', pathOf(cwd))
   if (path === '') throw invalidValue('options.cwd', 'cannot be empty', path)
   return path
+}
+
+function pathOf(cwd: unknown): string {
+  if (typeof cwd === 'string') return cwd
+  if (types.isUint8Array(cwd)) return utf8('options.cwd', cwd)
+  if (isUrl(cwd)) return fileURLToPath(cwd.href)
+  throw invalidType('options.cwd', 'a string, a Uint8Array of UTF-8 or a file URL', cwd)
+}
+
+function isUrl(value: unknown): value is { readonly href: string } {
+  const { href, protocol } = Object(value) as { href?: unknown; protocol?: unknown }
+  return typeof href === 'string' && typeof protocol === 'string'
+}
+
+function utf8(name: string, bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    throw invalidValue(name, 'must be UTF-8', bytes)
+  }
 }
 
 export function milliseconds(name: string, value: unknown, otherwise: number): number {
@@ -142,7 +168,8 @@ function identity(name: string, value: unknown): number {
 
 export function oneOf<T extends string>(name: string, value: unknown, allowed: readonly T[]): T | undefined {
   if (value === undefined || (allowed as readonly unknown[]).includes(value)) return value as T | undefined
-  throw invalidValue(`options.${name}`, `must be one of: ${allowed.join(', ')}`, value)
+  const values = allowed.map((one) => `'${one}'`).join(', ')
+  throw invalidValue(`options.${name}`, `must be one of: ${values}`, value)
 }
 
 export function abortSignal(value: unknown): AbortSignal | undefined {
@@ -159,7 +186,12 @@ export function abortSignal(value: unknown): AbortSignal | undefined {
 }
 
 // ---- signals
-const names = new Map(Object.entries(constants.signals).map(([name, number]) => [number as number, name]))
+/** Of several names for a number the first, as in node:child_process: SIGABRT and not SIGIOT, SIGIO and not SIGPOLL. */
+const names = new Map<number, string>(
+  Object.entries(constants.signals)
+    .reverse()
+    .map(([name, number]) => [number, name]),
+)
 
 /** Real-time signals have no name in Node; one of their own keeps "a code or a signal" true. */
 export const signalName = (number: number) => (names.get(number) ?? `SIG${number}`) as NodeJS.Signals
@@ -189,7 +221,9 @@ const MOST_PLACES = 60
 export function placesOf(stdio: unknown): number[] {
   if (stdio === undefined || stdio === null) return [Place.pipe, Place.pipe, Place.pipe]
   if (typeof stdio === 'string' && stdio !== 'stdout') return [0, 1, 2].map((index) => placeOf(stdio, index))
-  if (!Array.isArray(stdio)) throw invalidValue('options.stdio', 'is invalid', stdio)
+  if (!Array.isArray(stdio)) {
+    throw invalidValue('options.stdio', "must be 'pipe', 'overlapped', 'ignore', 'inherit', or an array", stdio)
+  }
   if (stdio.length > MOST_PLACES) throw outOfRange('options.stdio.length', `at most ${MOST_PLACES}`, stdio.length)
   const places: number[] = []
   for (let index = 0; index < Math.max(stdio.length, 3); index++) places.push(placeOf(stdio[index], index))

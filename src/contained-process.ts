@@ -11,6 +11,7 @@ import { codes, type HoldfastError, notSupported } from './errors'
 import { givenOf } from './given'
 import { nextTick } from './globals'
 import { Place } from './native'
+import { SPAWN } from './options'
 import { AFTER_THE_END, HELD_BY_KERNEL, Reader } from './pipe'
 import { enter, setHeard, wasHeard } from './reactor'
 import { PipeDuplex, PipeReadable, type PipeStream, PipeWritable, type StreamOwner } from './streams'
@@ -19,7 +20,7 @@ const SIGTERM = 15
 
 /** @see the declaration in index.d.ts */
 export function spawn(file: string, second?: unknown, third?: unknown): ContainedProcess {
-  const { args, options } = splitArguments(second, third)
+  const { args, options } = splitArguments(second, third, SPAWN)
   const places = placesOf(options.stdio)
   const given = givenOf(options.stdio, places)
   const child = new ContainedProcess(commandOf(file, args, options, places))
@@ -230,12 +231,27 @@ class ContainedCall extends Call implements StreamOwner {
     this.lastReport = report
     this.mayClose = true
     this.isHandingOver = false
+    // The keeper's own signal, which is known from here on.
+    if (report.reason === 'timeout') this.child.killed = true
     this.conclude(report.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL)
     this.dropUntouched()
     this.closePipes()
     if (this.openPlaces === 0) this.closeIfDone()
     // A flowing stream emits what it holds, and closes, in ticks: before this. One that is paused is not waited for.
     else this.later(this.finish)
+  }
+
+  // ---- what is asked of it
+  override end(options?: EndOptions): Promise<api.EndReport> {
+    const isLive = this.isLive()
+    const ended = super.end(options)
+    if (isLive) this.child.killed = true
+    return ended
+  }
+
+  override abort(): void {
+    if (this.isLive()) this.child.killed = true
+    super.abort()
   }
 
   // ---- what follows from it

@@ -1,6 +1,5 @@
 /** Flat: what the addon takes, `KEY=VALUE` joined by NUL. Ours is read at each start, since it can change at any time. */
-import { invalidValue } from './errors'
-import { nullByte } from './messages'
+import { invalidVariable } from './errors'
 
 export function environmentOf(env: NodeJS.ProcessEnv): string {
   let flat = ''
@@ -14,9 +13,8 @@ export function environmentOf(env: NodeJS.ProcessEnv): string {
 function add(flat: string, key: string, value: string | undefined): string {
   if (value === undefined) return flat
   // `${}`: the values of a user's object need not be strings.
-  if (key.includes('\0') || `${value}`.includes('\0')) {
-    throw invalidValue(`options.env['${key}']`, nullByte(`${value}`), `${value}`)
-  }
+  if (key === '' || key.includes('=') || key.includes('\0')) throw invalidVariable(key)
+  if (`${value}`.includes('\0')) throw invalidVariable(key, `${value}`)
   return flat === '' ? `${key}=${value}` : `${flat}\0${key}=${value}`
 }
 

@@ -1,5 +1,6 @@
 /** Errors are values with a stable code. Arguments that are wrong in themselves have Node's codes; the rest is HoldfastError. */
-import { statSync } from 'node:fs'
+import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { getSystemErrorName } from 'node:util'
 import type { HoldfastError as Api, RunResult } from '../index'
 import * as messages from './messages'
@@ -21,6 +22,8 @@ export const codes = {
   consumer: 'ERR_HOLDFAST_CONSUMER',
   /** An Engine that was to be contained did not acknowledge. */
   notContained: 'ERR_HOLDFAST_NOT_CONTAINED',
+  /** A TypeError: no such option. */
+  unknownOption: 'ERR_HOLDFAST_UNKNOWN_OPTION',
   /** As everywhere in Node. */
   aborted: 'ABORT_ERR',
 } as const
@@ -33,6 +36,8 @@ const EACCES = 13
 const ENOEXEC = 8
 const EISDIR = 21
 const ETXTBSY = 26
+/** Of a script: the kernel looks at no more of it. */
+const FIRST_LINE = 256
 /** What libuv says where the system gave no number. */
 const UNKNOWN = 4094
 
@@ -86,9 +91,25 @@ export const invalidValue = (name: string, reason: string, value: unknown) =>
 export const invalidPlace = (name: string, value: unknown, isStream: boolean) =>
   isStream
     ? coded(new TypeError(messages.streamWithoutDescriptor(name, value as object)), 'ERR_INVALID_ARG_VALUE')
-    : invalidValue(name, 'is invalid', value)
+    : invalidValue(name, messages.PLACE, value)
 export const outOfRange = (name: string, range: string, value: unknown) =>
   coded(new RangeError(messages.wrongRange(name, range, value)), 'ERR_OUT_OF_RANGE')
+/** A name that is none, or a value with a NUL. The value itself is not shown. */
+export const invalidVariable = (name: string, value?: string) =>
+  coded(
+    new TypeError(value === undefined ? messages.badName(name) : messages.badVariable(name, value)),
+    'ERR_INVALID_ARG_VALUE',
+  )
+/** @param by the function that was called */
+export const unknownOption = (
+  name: string,
+  by: string,
+  { option, advice }: { readonly option: string | undefined; readonly advice: string | undefined },
+) =>
+  Object.assign(coded(new TypeError(messages.unknownOption(name, by, option, advice)), codes.unknownOption), {
+    option: name,
+    ...(option !== undefined && { meant: option }),
+  })
 export const unknownSignal = (value: unknown) =>
   coded(new TypeError(messages.unknownSignal(value)), 'ERR_UNKNOWN_SIGNAL')
 export const notSupported = (what: string) =>
@@ -103,15 +124,22 @@ export interface Named {
 
 type StartFailed = Extract<CallEvent, { kind: 'failed' }>
 
-/** @param started what was to be executed; another one than `command`, of which the error is, in a session */
+/** What was to be executed; another one than that of which the error is, in a session. */
+interface Started {
+  readonly file: string
+  readonly cwd: string
+  readonly env: string
+  readonly uid: number
+}
+
 export function startError(
   command: Named & { readonly env: string },
-  started: { readonly file: string; readonly cwd: string },
+  started: Started,
   { step, errno }: StartFailed,
 ): HoldfastError {
   const code = systemCode(errno)
   const path = step === 'cwd' ? started.cwd : step === 'program' || step === 'interpreter' ? started.file : ''
-  return new HoldfastError(messages.startFailed(command.file, code, reasonOf(command, step, errno, path)), {
+  return new HoldfastError(messages.startFailed(command.file, code, reasonOf(command, started, step, errno, path)), {
     code,
     errno: -errno,
     path: path === '' ? command.file : path,
@@ -132,7 +160,13 @@ export function tooLong(file: string, argv: readonly string[], env: string): Sta
   return length > LONGEST_ARGUMENTS ? { kind: 'failed', step: 'arguments', errno: E2BIG } : undefined
 }
 
-function reasonOf(command: Named & { readonly env: string }, step: Step, errno: number, path: string): string {
+function reasonOf(
+  command: Named & { readonly env: string },
+  started: Started,
+  step: Step,
+  errno: number,
+  path: string,
+): string {
   const reasons = messages.START
   switch (step) {
     case 'cwd':
@@ -146,11 +180,16 @@ function reasonOf(command: Named & { readonly env: string }, step: Step, errno: 
       if (errno === ETXTBSY) return reasons.programBusy(program)
       // execve(2) answers EACCES for both.
       if (errno === EISDIR || (errno === EACCES && isDirectory(program))) return reasons.programDirectory(program)
-      if (errno === EACCES) return reasons.programNotExecutable(program)
+      if (errno === EACCES) {
+        // It may be the interpreter that was refused. Another user's rights are not known here.
+        const interpreter = started.uid < 0 ? interpreterOf(started, true) : undefined
+        if (interpreter !== undefined) return reasons.interpreter(program, interpreter)
+        return reasons.programNotExecutable(program)
+      }
       return errno === ENOEXEC ? reasons.programFormat(program) : reasons.programOther(program)
     }
     case 'interpreter':
-      return reasons.interpreter(path === '' ? command.file : path)
+      return reasons.interpreter(path === '' ? command.file : path, interpreterOf(started, false))
     case 'arguments': {
       if (errno !== E2BIG) return reasons.arguments()
       const { what, bytes } = longest(command.argv, command.env)
@@ -176,6 +215,31 @@ function longest(argv: readonly string[], env: string): { what: string; bytes: n
 
 function isDirectory(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
+}
+
+/** What the first line of a script names, as the kernel reads it. undefined: it has no such line, or cannot be read. */
+function interpreterOf(started: Started, ifExecutable: boolean): string | undefined {
+  let file: number | undefined
+  try {
+    const path = located(started)
+    if (ifExecutable) accessSync(path, constants.X_OK)
+    file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    const head = Buffer.alloc(FIRST_LINE)
+    const text = head.toString('utf8', 0, readSync(file, head))
+    return /^#![ \t]*([^ \t\n]+)/.exec(text)?.[1]
+  } catch {
+    return undefined
+  } finally {
+    if (file !== undefined) closeSync(file)
+  }
+}
+
+/** Where execvp(3) found it. */
+function located({ file, env, cwd }: Started): string {
+  if (file.includes('/')) return resolve(cwd, file)
+  const path = env.split('\0').find((pair) => pair.startsWith('PATH='))
+  const folders = (path ?? '').slice('PATH='.length).split(':')
+  return folders.map((folder) => resolve(cwd, folder, file)).find((one) => existsSync(one)) ?? file
 }
 
 const spawnFacts = (command: Named) => ({ syscall: `spawn ${command.file}`, spawnargs: command.argv.slice(1) })

@@ -16,7 +16,7 @@ import { AsyncResource } from 'node:async_hooks'
 import type { EndReport, Guard, ProcessInfo } from '../index'
 import { type Abortable, unwatchSignal, watchSignal } from './abort'
 import { type EndOptions, endNumbers, OWN } from './call'
-import { abortSignal, GRACE, oneOf, optionsOf, SIGTERM } from './command'
+import { abortSignal, GRACE, oneOf, SIGTERM } from './command'
 import { debug } from './debug'
 import {
   abortError,
@@ -32,6 +32,7 @@ import { clearTimeout, clock, setTimeout } from './globals'
 import * as messages from './messages'
 import type { GuardStart } from './native'
 import { notices } from './notices'
+import { GUARD, optionsOf } from './options'
 import { lent, Pipe, type PipeCall, Reader, type Sink, Writer } from './pipe'
 import { environment, hold, letGo, native, open } from './reactor'
 
@@ -55,7 +56,7 @@ const LAST = /^(ended|unconfirmed|survivors|refused|released) (exit|end|release|
 /** @see the declaration in index.d.ts. What is thrown in here rejects; nothing is awaited before the guard is started. */
 export async function guard(target: unknown, options?: unknown): Promise<Guard> {
   const pid = pidOf(target)
-  const { signal: given, background } = optionsOf(options)
+  const { signal: given, background } = optionsOf(options, GUARD)
   const signal = abortSignal(given)
   const sweep = oneOf('background', background, ['end', 'keep']) !== 'keep'
   if (signal?.aborted) throw abortError(signal, undefined, true)

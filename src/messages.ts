@@ -1,21 +1,47 @@
 /** Every text that holdfast writes, but the notices. */
-import { inspect } from 'node:util'
+import { inspect, stripVTControlCharacters } from 'node:util'
 
 const SHOWN = 60
+const LONGEST_PATH = 300
 const LONGEST_SAID = 500
 const LONGEST_FILE = 255
+const LONGEST_COMMAND = 200
 
-/** A value for a message: short, one line, and with its size where it was cut. */
-function shown(value: unknown): string {
-  if (typeof value === 'function') return `function ${value.name}`
-  if (typeof value !== 'string')
-    return inspect(value, { depth: 0, breakLength: Number.POSITIVE_INFINITY }).slice(0, 200)
-  if (value.length <= SHOWN) return inspect(value)
-  return `${inspect(value.slice(0, SHOWN))}... (${Buffer.byteLength(value)} bytes)`
+/**
+ * A value for a message: short, one line, safe to print, and with its size where it was cut. Of an object only what it
+ * is: a member could be a secret.
+ */
+function shown(value: unknown, longest = SHOWN): string {
+  if (typeof value === 'string') {
+    if (value.length <= longest) return visible(inspect(value))
+    return `${visible(inspect(value.slice(0, longest)))}... (${Buffer.byteLength(value)} bytes)`
+  }
+  if (typeof value === 'function') return `function ${visible(value.name.slice(0, longest))}`
+  if (Array.isArray(value)) return `an array of ${value.length}`
+  if (typeof value === 'object' && value !== null) return `an instance of ${kindOf(value)}`
+  return visible(String(value))
 }
 
-/** A program's name at the head of a message: as it is, unless nobody could read it. */
-const brief = (file: string) => (file.length <= LONGEST_FILE ? file : shown(file))
+const path = (value: string) => shown(value, LONGEST_PATH)
+
+function kindOf(value: object): string {
+  const name: unknown = Object.getPrototypeOf(value)?.constructor?.name
+  return typeof name === 'string' && name !== '' ? visible(name.slice(0, SHOWN)) : 'Object'
+}
+
+/** Control characters, and those that change the direction of the text after them, as escapes. */
+const visible = (text: string) =>
+  text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, (one) => `\\u{${(one.codePointAt(0) as number).toString(16)}}`)
+
+/** A program's name as its user wrote it, where that is safe to print. */
+const program = (file: string) => (visible(file) === file && file.length <= LONGEST_FILE ? file : shown(file))
+
+/** The end of what a program wrote, over several lines. */
+function wroteLast(text: string): string {
+  const last = stripVTControlCharacters(text.slice(-2 * LONGEST_SAID)).replace(/\r\n/g, '\n')
+  const safe = last.replace(/[^\P{C}\n\t]/gu, '?').trim()
+  return safe.length > LONGEST_SAID ? `...${safe.slice(-LONGEST_SAID)}` : safe
+}
 
 const argument = (name: string) => (name.includes('.') ? `The property '${name}'` : `The argument '${name}'`)
 
@@ -28,60 +54,99 @@ export const streamWithoutDescriptor = (name: string, stream: object) =>
   `${argument(name)} is a stream without an open file descriptor (${stream.constructor?.name}). Use 'pipe' in its place, and pipe the stream to the command or the command to the stream; a file stream is open after its event 'open'`
 export const wrongRange = (name: string, range: string, value: unknown) =>
   `${argument(name)} must be ${range}. Received ${shown(value)}`
+export const PLACE =
+  "must be 'pipe', 'overlapped', 'ignore', 'inherit', 'stdout' (in the third place), a stream that has a descriptor, a descriptor, null or undefined"
 export const nullByte = (value: string) =>
   `must be a string without null bytes (it has ${Buffer.byteLength(value)} bytes)`
-export const unknownSignal = (value: unknown) => `Unknown signal: ${String(value)}`
+export const badName = (name: string) => {
+  // What follows `=` could be a secret.
+  const [before, ...after] = name.split('=')
+  const received = after.length === 0 ? shown(name) : `${shown(before)} and what follows`
+  return `The name of an environment variable must not be empty, and must not contain '=' or a null byte. Received ${received}`
+}
+export const badVariable = (name: string, value: string) =>
+  `${argument(`options.env[${shown(name)}]`)} ${nullByte(value)}`
+export const unknownOption = (name: string, by: string, option: string | undefined, advice: string | undefined) => {
+  const start = `Unknown option ${shown(name)} of ${by}`
+  if (advice !== undefined) return `${start}: ${advice}`
+  return option === undefined ? start : `${start}. Did you mean '${option}'?`
+}
+export const unknownSignal = (value: unknown) =>
+  `Unknown signal: ${typeof value === 'string' ? program(value) : shown(value)} (a name or a number of os.constants.signals)`
 export const notSupported = (what: string) => `${what} is not supported by this version of holdfast`
 
 // ---- a start that was refused
 export const START = {
-  cwdMissing: (path: string) => `the working directory ${shown(path)} does not exist`,
-  cwdNotDirectory: (path: string) => `the working directory ${shown(path)} is not a directory`,
-  cwdTooLong: (path: string) => `the name of the working directory is too long: ${shown(path)}`,
-  cwdOther: (path: string) => `the working directory ${shown(path)} cannot be entered`,
-  programMissing: (path: string) =>
-    path.includes('/')
-      ? `the program ${shown(path)} does not exist`
-      : `the program ${shown(path)} was not found in PATH`,
-  programDirectory: (path: string) => `the program ${shown(path)} is a directory`,
-  programNotExecutable: (path: string) => `the program ${shown(path)} may not be executed`,
-  programTooLong: (path: string) => `the name of the program is too long: ${shown(path)}`,
-  programBusy: (path: string) =>
-    `the program ${shown(path)} is still open for writing in some process; close it there before it is started`,
-  programFormat: (path: string) => `the program ${shown(path)} has no format that this system executes`,
-  programOther: (path: string) => `the program ${shown(path)} could not be executed`,
-  interpreter: (path: string) =>
-    `the program ${shown(path)} names an interpreter (in its first line, or its loader) that cannot be executed`,
+  cwdMissing: (at: string) => `the working directory ${path(at)} does not exist`,
+  cwdNotDirectory: (at: string) => `the working directory ${path(at)} is not a directory`,
+  cwdTooLong: (at: string) => `the name of the working directory is too long: ${shown(at)}`,
+  cwdOther: (at: string) => `the working directory ${path(at)} cannot be entered`,
+  programMissing: (at: string) =>
+    at.includes('/') ? `the program ${path(at)} does not exist` : `the program ${path(at)} was not found in PATH`,
+  programDirectory: (at: string) => `the program ${path(at)} is a directory`,
+  programNotExecutable: (at: string) => `the program ${path(at)} is not executable: permission denied`,
+  programTooLong: (at: string) => `the name of the program is too long: ${shown(at)}`,
+  programBusy: (at: string) =>
+    `the program ${path(at)} is still open for writing in some process; close it there before it is started`,
+  programFormat: (at: string) => `the program ${path(at)} is not in an executable format`,
+  programOther: (at: string) => `the program ${path(at)} could not be executed`,
+  /** @param interpreter of its first line; undefined: it has none, and names a loader */
+  interpreter: (at: string, interpreter: string | undefined) => {
+    if (interpreter === undefined) return `the program ${path(at)} needs a loader that cannot be executed`
+    const line = `the program ${path(at)} names in its first line the interpreter ${shown(interpreter)}, which cannot be executed`
+    return interpreter.endsWith('\r') ? `${line}; the line ends in CR LF: save the file with LF line ends` : line
+  },
   tooLong: (what: string, bytes: number) =>
     `arguments and environment are too long; the longest is ${what} with ${bytes} bytes`,
   arguments: () => 'arguments or environment were refused',
   stdio: () => 'the input and output could not be set up',
   limits: () => 'the limits could not be set',
-  credentials: () => 'the user or group could not be taken on',
-  helper: () => 'no process could be made for it',
+  credentials: () => 'cannot switch to the requested user or group',
+  helper: () => 'the process could not be created',
   'parent-death signal': () =>
     'the system refuses prctl(PR_SET_PDEATHSIG), without which it could outlive a killed keeper; a sandbox that filters system calls must allow it',
 } as const
 
-export const startFailed = (file: string, code: string, reason: string) => `spawn ${brief(file)} ${code}: ${reason}`
+export const startFailed = (file: string, code: string, reason: string) => `spawn ${program(file)} ${code}: ${reason}`
 export const argumentName = (index: number) => (index === 0 ? 'argv0' : `args[${index - 1}]`)
 export const variableName = (name: string) => `the environment variable ${shown(name)}`
 export const noHelper = (file: string, tried: string) =>
-  `spawn ${brief(file)}: nothing was run, since no holdfast helper took it: ${tried}`
+  `spawn ${program(file)}: nothing was run, since no holdfast helper took it: ${tried}`
 export const unclear = (file: string, tried: string) =>
-  `spawn ${brief(file)}: it cannot be known whether it ran: ${tried}`
+  `spawn ${program(file)}: it cannot be known whether it ran: ${tried}`
 export const aborted = 'The operation was aborted'
 
 // ---- a result that is not ok, with `check`
-export const checkExit = (file: string, code: number) => `${file} exited with code ${code}`
-export const checkSignal = (file: string, signal: string) => `${file} was ended by ${signal}`
-export const checkTimeout = (file: string, timeout: number) => `${file} did not end within ${timeout} ms`
-export const checkUnknown = (file: string) => `${file}: its exit status is unknown`
-export const checkEnded = (file: string) => `${file} was ended before it was done`
-export const checkCut = (file: string, bytes: number) =>
-  `${file} wrote more than the default limit of ${bytes} bytes; set maxOutput`
-export const consumerFailed = (file: string, what: 'input' | 'onOutput') =>
-  `${file} was ended, because \`${what}\` failed`
+export const CHECK = {
+  exit: (code: number) => `exited with code ${code}`,
+  signal: (signal: string) => `was ended by ${signal}`,
+  timeout: (timeout: number) => `did not end within ${timeout} ms`,
+  unknown: () => 'ended, and its exit status is unknown',
+  ended: () => 'was ended before it was done',
+  cut: (bytes: number) => `wrote more than the default limit of ${bytes} bytes; set maxOutput`,
+} as const
+/** @param stderr of which the end tells most */
+export const checkFailed = (file: string, args: readonly string[], reason: string, stderr: string) => {
+  const wrote = wroteLast(stderr)
+  return `${commandLine(file, args)} ${reason}${wrote === '' ? '' : `. It wrote:\n${wrote}`}`
+}
+/** What a shell would not take as it stands is quoted. */
+const word = (text: string) => (/^[\w@%+=:,./-]+$/.test(text) && text.length <= SHOWN ? text : shown(text))
+function commandLine(file: string, args: readonly string[]): string {
+  let line = program(file)
+  for (const [index, arg] of args.entries()) {
+    const next = `${line} ${word(arg)}`
+    if (next.length > LONGEST_COMMAND) return `${line} ... (${args.length - index} more arguments)`
+    line = next
+  }
+  return line
+}
+export const consumerFailed = (file: string, what: 'input' | 'onOutput', cause: unknown) =>
+  `${program(file)} was ended, because \`${what}\` failed: ${thrown(cause)}`
+function thrown(cause: unknown): string {
+  const text: unknown = typeof cause === 'string' ? cause : (cause as { message?: unknown } | null | undefined)?.message
+  return typeof text === 'string' ? wroteLast(text) : shown(cause)
+}
 
 // ---- streams
 export const stdinClosed = 'The command has ended; its stdin is closed'
@@ -119,23 +184,25 @@ export const debugGuardLost = (group: number) => `the guard of group ${group} is
 export const FILES = {
   platform: (target: string) => `there is no holdfast build for ${target}`,
   override: (variable: string, folder: string, file: string) =>
-    `${variable} names ${shown(folder)}, which has no ${file}`,
+    `${variable} names ${path(folder)}, which has no ${file}`,
   missing: (file: string, tried: readonly string[]) => `${file} was not found (tried: ${tried.join('; ')})`,
-  unloadable: (path: string, reason: string) => `${path} could not be loaded: ${reason}`,
-  version: (path: string, found: string, expected: string) => `${path} is version ${found}, the package is ${expected}`,
-  helperMissing: (path: string) => `${path} does not exist`,
-  helperNotExecutable: (path: string, reason: string) =>
-    `${path} is not executable, and could not be made so (chmod: ${reason})`,
+  unloadable: (addon: string, reason: string) => `${path(addon)} could not be loaded: ${wroteLast(reason)}`,
+  version: (addon: string, found: string, expected: string) =>
+    `${path(addon)} is version ${found}, the package is ${expected}`,
+  helperMissing: (helper: string) => `${path(helper)} does not exist`,
+  helperNotExecutable: (helper: string, reason: string) =>
+    `${path(helper)} is not executable, and chmod failed: ${reason}`,
+  helperNotExecuted: (helper: string) =>
+    `${path(helper)} has its executable bit and must not be executed all the same; its file system may be mounted with noexec`,
 } as const
 
-export const notReplaced = (path: string, code: string) => `${path} could not be executed: ${code}`
+export const notReplaced = (file: string, code: string) => `${path(file)} could not be executed: ${code}`
 
 // ---- session
 /** @param said what was written to stderr, of which the end tells most */
 export const notContained = (program: string, hasStarter: boolean, said: string) => {
-  // Of a binary program it is not text.
-  const text = said.replace(/[^\P{Cc}\n\t]/gu, '?').trim()
-  const wrote = text === '' ? '' : `. It wrote: ${text.slice(-LONGEST_SAID)}`
+  const text = wroteLast(said)
+  const wrote = text === '' ? '' : `. It wrote: ${text}`
   return hasStarter
     ? `the starter of ${shown(program)} did not acknowledge, and was ended${wrote}`
     : `${shown(program)} did not acknowledge the request for containment, and was ended; start it by way of the starter (via: 'starter'), or do without the acknowledgement (required: false)${wrote}`

@@ -89,9 +89,9 @@ function helperIn(folder: string): HelperFile {
   try {
     chmodSync(path, 0o755)
   } catch (error) {
-    return { path, problem: FILES.helperNotExecutable(path, (error as NodeJS.ErrnoException).code ?? '') }
+    return { path, problem: FILES.helperNotExecutable(path, (error as Error).message) }
   }
-  return { path, problem: isExecutable(path) ? '' : FILES.helperNotExecutable(path, 'no effect') }
+  return { path, problem: isExecutable(path) ? '' : FILES.helperNotExecuted(path) }
 }
 
 function isExecutable(path: string): boolean {

@@ -10,11 +10,16 @@ import { clearTimeout, clock, setTimeout } from './globals'
 import * as messages from './messages'
 import { Place } from './native'
 import { notices } from './notices'
+import { RUN } from './options'
 import { longestOutput, Output } from './output'
 import { AFTER_THE_END, HELD_BY_KERNEL, lent, type Pipe, Reader, type Sink, Writer } from './pipe'
 import { PipeWritable } from './streams'
 
 const MAX_OUTPUT = 64 * 1024 * 1024
+/** Bytes; of which a message has less. */
+const ERROR_TAIL = 4096
+const ENCODINGS =
+  "must be one of: 'utf8', 'utf16le', 'latin1', 'ascii', 'hex', 'base64', 'base64url', 'buffer', or another name of one of them"
 
 type Result = RunResult<string | Uint8Array>
 type Consumer = NonNullable<RunOptions['onOutput']>
@@ -31,7 +36,7 @@ interface Wishes {
 export function run(file: string, second?: unknown, third?: unknown): Promise<Result> {
   // What is thrown in here rejects.
   return new Promise((resolve, reject) => {
-    const { args, options } = splitArguments(second, third)
+    const { args, options } = splitArguments(second, third, RUN)
     const wishes = wishesOf(options as RunOptions)
     const places = runPlaces(options.stdio, wishes)
     const given = givenOf(options.stdio, places)
@@ -45,7 +50,7 @@ function wishesOf({ input, encoding = 'utf8', maxOutput, check = false, onOutput
     throw invalidType('options.input', 'a string, a Uint8Array or a Readable', input)
   }
   if (encoding !== 'buffer' && !Buffer.isEncoding(encoding)) {
-    throw invalidValue('options.encoding', "must be an encoding or 'buffer'", encoding)
+    throw invalidValue('options.encoding', ENCODINGS, encoding)
   }
   if (maxOutput !== undefined && typeof maxOutput !== 'number') {
     throw invalidType('options.maxOutput', 'of type number', maxOutput)
@@ -70,12 +75,20 @@ function isReadable(value: unknown): value is Readable {
 }
 
 /** stdin is a pipe with `input` only: without it nobody would write to it, or end it. */
-function runPlaces(stdio: unknown, { input }: Wishes): number[] {
+function runPlaces(stdio: unknown, { input, onOutput }: Wishes): number[] {
   const places = placesOf(stdio)
   if (input === undefined) {
     if (places[0] === Place.pipe) places[0] = Place.ignore
   } else if (places[0] !== Place.pipe) {
     throw invalidValue('options.stdio', "must have 'pipe' in the first place for the option 'input'", stdio)
+  }
+  const further = places.indexOf(Place.pipe, 3)
+  if (further >= 0) {
+    const reason = "cannot be 'pipe', since a result has no place for its output; spawn() gives the stream"
+    throw invalidValue(`options.stdio[${further}]`, reason, 'pipe')
+  }
+  if (onOutput !== undefined && places[1] !== Place.pipe && places[2] !== Place.pipe) {
+    throw invalidValue('options.onOutput', "needs 'pipe' in the second or third place of options.stdio", onOutput)
   }
   return places
 }
@@ -245,21 +258,31 @@ class RunCall extends Call {
   }
 
   private checkError(result: Result): HoldfastError {
-    const { file, timeout } = this.command
-    let message: string
-    if (result.timedOut) message = messages.checkTimeout(file, timeout)
-    else if (result.signal !== null) message = messages.checkSignal(file, result.signal)
-    else if (result.exitCode === null) message = messages.checkUnknown(file)
-    else if (result.exitCode !== 0) message = messages.checkExit(file, result.exitCode)
-    else if (result.report.reason !== 'exit') message = messages.checkEnded(file)
-    else message = messages.checkCut(file, MAX_OUTPUT)
+    const { file, argv, timeout, stdio } = this.command
+    let reason: string
+    if (result.timedOut) reason = messages.CHECK.timeout(timeout)
+    else if (result.signal !== null) reason = messages.CHECK.signal(result.signal)
+    else if (result.exitCode === null) reason = messages.CHECK.unknown()
+    else if (result.exitCode !== 0) reason = messages.CHECK.exit(result.exitCode)
+    else if (result.report.reason !== 'exit') reason = messages.CHECK.ended()
+    else reason = messages.CHECK.cut(MAX_OUTPUT)
+    const stderr = this.textOf(stdio[2] === Place.stdout ? result.stdout : result.stderr)
+    const message = messages.checkFailed(file, argv.slice(1), reason, stderr)
     return new HoldfastError(message, { code: codes.check, ran: true, result })
+  }
+
+  /** As the command wrote it. */
+  private textOf(output: string | Uint8Array): string {
+    const { encoding } = this.wishes
+    if (typeof output !== 'string') return Buffer.from(output.subarray(-ERROR_TAIL)).toString()
+    const isEncoded = encoding === 'hex' || encoding.startsWith('base64')
+    return isEncoded ? Buffer.from(output, encoding as BufferEncoding).toString() : output
   }
 
   /** `input` or `onOutput` failed: nobody is left whom the rest would serve. */
   consumerFailed(what: 'input' | 'onOutput', cause: unknown): void {
     if (this.consumerError !== undefined) return
-    const message = messages.consumerFailed(this.command.file, what)
+    const message = messages.consumerFailed(this.command.file, what, cause)
     this.consumerError = new HoldfastError(message, { code: codes.consumer, cause, ran: true })
     // `ended` never rejects; what comes of it is this call's result.
     void this.end()
@@ -349,8 +372,7 @@ class Collector implements Sink {
     readonly place: number,
   ) {
     const { maxOutput = MAX_OUTPUT, encoding } = call.wishes
-    // Places from 3 on are in no result: they are read so that nobody blocks on them.
-    this.output = new Output(place < 3 ? Math.min(maxOutput, longestOutput(encoding)) : 0)
+    this.output = new Output(Math.min(maxOutput, longestOutput(encoding)))
     this.reader = new Reader(pipe, this)
     this.reader.more()
   }
@@ -359,7 +381,7 @@ class Collector implements Sink {
     const bytes = lent(length)
     this.output.add(bytes)
     const { onOutput } = this.call.wishes
-    if (onOutput === undefined || this.place > 2 || this.call.hasFailed || this.isConsuming) return true
+    if (onOutput === undefined || this.call.hasFailed || this.isConsuming) return true
     try {
       const consumed: unknown = onOutput({ stream: this.place === 1 ? 'stdout' : 'stderr', data: Buffer.from(bytes) })
       if (!isThenable(consumed)) return true

@@ -17,6 +17,7 @@ import { type Command, commandOf, milliseconds, oneOf, placesOf, splitArguments,
 import { ContainedProcess, callOf } from './contained-process'
 import { withVariable } from './environment'
 import { abortError, type HoldfastError, invalidType, invalidValue, notContainedError } from './errors'
+import { optionsOf, PROTOCOL, SESSION } from './options'
 import { open } from './reactor'
 import { answer, isRequested, VARIABLE } from './request'
 
@@ -52,7 +53,7 @@ interface Plan {
 }
 
 function planOf(file: unknown, second: unknown, third: unknown): Plan {
-  const { args, options } = splitArguments(second, third)
+  const { args, options } = splitArguments(second, third, SESSION)
   const { cwd, env, killSignal, grace, signal } = options
   const program = commandOf(file, args, { cwd, env, killSignal, grace, signal }, placesOf(PIPES))
   const { variable, ack } = protocolOf(options.protocol)
@@ -87,10 +88,11 @@ function requested(program: Command, variable: string): Command {
 
 function protocolOf(value: unknown): { variable: string; ack: string } {
   if (value === undefined) return { variable: VARIABLE, ack: ACKNOWLEDGEMENT }
-  if (value === null || typeof value !== 'object') throw invalidType('options.protocol', 'an object', value)
-  const { env, ack } = value as { env?: unknown; ack?: unknown }
+  const { env, ack } = optionsOf(value, PROTOCOL, 'options.protocol')
   const variable = text('options.protocol.env', env)
-  if (variable === '' || variable.includes('=')) throw invalidValue('options.protocol.env', 'is no name', env)
+  if (variable === '' || variable.includes('=')) {
+    throw invalidValue('options.protocol.env', "must be a name: not empty, without '='", env)
+  }
   const line = text('options.protocol.ack', ack)
   if (line.includes('\n')) throw invalidValue('options.protocol.ack', 'must be one line, without its end', ack)
   return { variable, ack: line }

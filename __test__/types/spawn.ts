@@ -44,5 +44,9 @@ export async function scoped(): Promise<void> {
 spawn('cat', [], { pty: { cols: 80, rows: 24 }, stdio: 'pipe' })
 // @ts-expect-error no such background
 spawn('cat', { background: 'forever' })
-// @ts-expect-error the stdio of `detached` is not ours: a call always leads its own session
-spawn('cat', [], { detached: true })
+// @ts-expect-error no such option
+spawn('cat', [], { maxBuffer: 1 })
+
+// ---- options of child_process that are without effect
+spawn('cat', { detached: true, windowsHide: true, windowsVerbatimArguments: true, serialization: 'json' })
+spawn('cat', { cwd: Buffer.from('/') })
