@@ -3,8 +3,8 @@
  * when it and src/ disagree. Type-checked against @types/node 20 to 26 and TypeScript 5.4 to 7.
  * Times are milliseconds, sizes are bytes, unless a name says otherwise.
  *
- * "Not yet: refused" marks what a later version implements. Until then it is refused by name
- * (HoldfastError, ERR_HOLDFAST_NOT_SUPPORTED), never ignored.
+ * "Not yet supported" (and @deprecated, so that an editor strikes it through) marks what a later version implements. Until
+ * then it is refused by name (HoldfastError, ERR_HOLDFAST_NOT_SUPPORTED), never ignored.
  */
 import type { ChildProcess } from 'node:child_process'
 import type { Readable, Stream, Writable } from 'node:stream'
@@ -39,6 +39,10 @@ export function spawn(
   args: readonly string[],
   options: PtySpawnOptions,
 ): ContainedProcess<Writable, Readable, null>
+export function spawn<const S extends readonly [StdioOption, StdioOption, StdioOption, ...StdioOption[]]>(
+  file: string,
+  options: Omit<SpawnOptions, 'stdio'> & { stdio: S },
+): ContainedProcess<In<S[0]>, Out<S[1]>, Out<S[2]>>
 export function spawn(file: string, options: SpawnOptions | PtySpawnOptions): ContainedProcess
 export function spawn(
   file: string,
@@ -46,15 +50,12 @@ export function spawn(
   options?: SpawnOptions | PtySpawnOptions,
 ): ContainedProcess
 
-/** Options whose encoding is known only at run time (a variable of type RunOptions) may give either. */
-type ResultOf<O> = O extends { encoding?: infer X }
-  ? 'encoding' extends keyof O
-    ? 'buffer' extends X
-      ? X extends 'buffer'
-        ? RunResult<Uint8Array>
-        : RunResult<string | Uint8Array>
-      : RunResult
-    : RunResult
+type Encoding = BufferEncoding | 'buffer' | undefined
+/** An encoding that is known only at run time (in a variable of type RunOptions) may give either. */
+type ResultOf<E extends Encoding> = 'buffer' extends E
+  ? [E] extends ['buffer']
+    ? RunResult<Uint8Array>
+    : RunResult<string | Uint8Array>
   : RunResult
 /**
  * Starts `file` contained, collects its output (encoding 'utf8' by default) and resolves after the end of everything it
@@ -65,17 +66,20 @@ type ResultOf<O> = O extends { encoding?: infer X }
  * (ERR_HOLDFAST_CONSUMER, after the end, with `cause` and `result`). A signal that was aborted before the start
  * rejects with AbortError. Wrong arguments reject with what spawn() throws for them; run() never throws synchronously.
  */
-export function run<const O extends RunOptions = {}>(
+export function run<E extends Encoding = 'utf8'>(
   file: string,
   args?: readonly string[],
-  options?: O & Pick<RunOptions, 'onOutput'>,
-): Promise<ResultOf<O>>
-export function run<const O extends RunOptions = {}>(
+  options?: RunOptions & { encoding?: E },
+): Promise<ResultOf<E>>
+export function run<E extends Encoding = 'utf8'>(
   file: string,
-  options?: O & Pick<RunOptions, 'onOutput'>,
-): Promise<ResultOf<O>>
+  options?: RunOptions & { encoding?: E },
+): Promise<ResultOf<E>>
 
-/** A pseudo-terminal instead of pipes: excludes `stdio`. Not yet: refused. */
+/**
+ * A pseudo-terminal instead of pipes: excludes `stdio`.
+ * @deprecated Not yet supported: refused with ERR_HOLDFAST_NOT_SUPPORTED.
+ */
 export interface PtySpawnOptions extends Omit<SpawnOptions, 'stdio' | 'pty'> {
   stdio?: undefined
   pty: PtySize
@@ -117,8 +121,9 @@ export interface SpawnOptions {
    */
   timeout?: number | undefined
   /**
-   * Limit on silence of stdout and stderr. Watched by the host: when it strikes, what is readable is read first.
-   * Not yet: refused.
+   * Limit on silence of stdout and stderr, in milliseconds. Watched by the host: when it fires, pending output is read
+   * first.
+   * @deprecated Not yet supported: refused with ERR_HOLDFAST_NOT_SUPPORTED.
    */
   idleTimeout?: number | undefined
   /** Aborting it ends the call, by the same ladder as end(). Aborted already: nothing is started. */
@@ -140,7 +145,8 @@ export interface SpawnOptions {
   /**
    * Programs let go with all below them instead of ended: shared daemons such as tmux, gpg-agent, adb. Matched against
    * the executable's base name, the process name up to a colon, and argv[0]. Listed under `released`; the proof is then
-   * the process table's. Not yet: refused.
+   * the process table's.
+   * @deprecated Not yet supported: refused with ERR_HOLDFAST_NOT_SUPPORTED.
    */
   spare?: readonly string[] | undefined
   /**
@@ -151,7 +157,8 @@ export interface SpawnOptions {
   pty?: undefined
   /**
    * Set in the child, never ignored: what cannot be set fails the start. `userProcesses` is RLIMIT_NPROC (all of that
-   * user's), `cpuTime` is in milliseconds. Not yet: refused.
+   * user's), `cpuTime` is in milliseconds.
+   * @deprecated Not yet supported: refused with ERR_HOLDFAST_NOT_SUPPORTED.
    */
   limits?:
     | {
@@ -193,7 +200,7 @@ export type StdioOption =
 export type StdioOptions = 'pipe' | 'overlapped' | 'ignore' | 'inherit' | readonly StdioOption[]
 
 export interface RunOptions extends Omit<SpawnOptions, 'serialization' | 'pty'> {
-  /** Not yet: refused. */
+  /** @deprecated Not yet supported: refused with ERR_HOLDFAST_NOT_SUPPORTED. */
   pty?: PtySize | undefined
   /** Written to stdin, which is then closed. A command that does not read it all is no error. A string is UTF-8. */
   input?: string | Uint8Array | Readable | undefined
@@ -272,9 +279,15 @@ export interface ContainedProcess<
    * only for wrong options.
    */
   end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
-  /** Lets everything the call started run on for good. (unref() does not release.) Not yet: rejects. */
+  /**
+   * Lets everything the call started run on for good. (unref() does not release.)
+   * @deprecated Not yet supported: rejects with ERR_HOLDFAST_NOT_SUPPORTED.
+   */
   release(): Promise<EndReport>
-  /** Of a pseudo-terminal. Not yet: throws. */
+  /**
+   * Of a pseudo-terminal.
+   * @deprecated Not yet supported: throws with ERR_HOLDFAST_NOT_SUPPORTED.
+   */
   resize(size: { cols: number; rows: number }): void
   /** end(), for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
@@ -464,7 +477,7 @@ export interface RunningCall {
   /** Date.now() at the start. */
   readonly startedAt: number
   end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
-  /** Not yet: rejects. */
+  /** @deprecated Not yet supported: rejects with ERR_HOLDFAST_NOT_SUPPORTED. */
   release(): Promise<EndReport>
 }
 /** The calls of this thread that have not ended, oldest first; also those whose handle was dropped. */

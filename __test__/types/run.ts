@@ -19,6 +19,9 @@ export async function results(options: RunOptions, encoding: BufferEncoding | 'b
   holds<Same<typeof text.kept, RunningCall | undefined>>()
 }
 
+// Generic over the encoding alone, or an editor could neither complete the options nor show what they mean.
+export const bytesOnly: (file: string) => Promise<RunResult<Uint8Array>> = run<'buffer'>
+
 export async function failures(): Promise<string | undefined> {
   try {
     await run('cat', { check: true, onOutput: async ({ stream, data }) => console.log(stream, data.byteLength) })
