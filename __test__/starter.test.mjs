@@ -54,6 +54,9 @@ test('a wrong command line is 64 with one line on stderr, and nothing is run', a
     [['--control-fd', '2', ...run], "'2'"],
     [['--control-fd', '99999999999', ...run], '99999999999'],
     [['--control-fd'], '--control-fd'],
+    // They are not open.
+    [['--control-fd', '9', ...run], 'descriptor 9'],
+    [['--ack', '--control-fd', '1000000', ...run], 'descriptor 1000000'],
     [['--parent-pid', '0', ...run], "'0'"],
     [['--parent-pid', '-1', ...run], "'-1'"],
     [['--parent-pid', 'abc', ...run], 'abc'],
@@ -73,7 +76,6 @@ test('a parent or control descriptor that is not as it says is 70 with one line,
   const trace = join(folder, 'ran')
   const file = openSync(HELPER, 'r')
   const cases = [
-    [['--control-fd', '9'], '9', undefined],
     [['--control-fd', '3'], '3', ['pipe', 'pipe', 'pipe', file]],
     [['--parent-pid', '1'], '1', undefined],
     [['--parent-pid', `${process.pid + 1}`, '--watch-parent'], `${process.pid + 1}`, undefined],

@@ -21,7 +21,7 @@ pub const REQUEST: &str = "LEAN_CTX_SESSION_CONTAINMENT";
 /// The acknowledgement, a line of standard output.
 pub const ACKNOWLEDGEMENT: &str = "{\"leanctx_session_containment\":1}\n";
 
-/// sysexits(3): the command line is wrong.
+/// sysexits(3): the command line is wrong, or names a descriptor that is not open.
 const USAGE: u8 = 64;
 /// sysexits(3), EX_SOFTWARE: parent or descriptors are not as the command line says, or holdfast itself failed.
 const TOPOLOGY: u8 = 70;
@@ -73,19 +73,31 @@ pub fn starter(args: &[OsString]) -> ExitCode {
         Ok(Some(verdict)) => verdict.carry_out(),
         // This process was the keeper.
         Ok(None) => ExitCode::SUCCESS,
-        Err(problem) => {
+        Err(Refusal { status, problem }) => {
             say(&problem);
-            ExitCode::from(TOPOLOGY)
+            ExitCode::from(status)
         }
     }
 }
 
-fn supervise(options: &Options) -> Result<Option<Verdict>, String> {
+/// Why nothing was started.
+struct Refusal {
+    status: u8,
+    problem: String,
+}
+
+impl Refusal {
+    fn topology(problem: impl Into<String>) -> Refusal {
+        Refusal { status: TOPOLOGY, problem: problem.into() }
+    }
+}
+
+fn supervise(options: &Options) -> Result<Option<Verdict>, Refusal> {
     let mut arrival = Arrival::now();
     let stand = stand(options)?;
     // The control descriptor is ours alone.
     arrival.inherited.retain(|&fd| Some(fd) != options.control_fd);
-    let failed = |error: io::Error| error.to_string();
+    let failed = |error: io::Error| Refusal::topology(error.to_string());
     stop("starter-arrived");
     let mut runner = match Runner::begin(arrival, stand).map_err(failed)? {
         Begun::Runner(runner) => runner,
@@ -111,30 +123,36 @@ fn supervise(options: &Options) -> Result<Option<Verdict>, String> {
 }
 
 /// Looks at parent and control descriptor. A wrong one is an error before anything is started.
-fn stand(options: &Options) -> Result<Stand, String> {
+fn stand(options: &Options) -> Result<Stand, Refusal> {
     if let Some(expected) = options.parent_pid
         && Parent::number() != expected
     {
-        return Err(format!("the parent is not process {expected}, which is gone or never was it"));
+        return Err(Refusal::topology(format!(
+            "the parent is not process {expected}, which is gone or never was it"
+        )));
     }
     // Before we open anything, which could get its number.
     let control = match options.control_fd {
         None => None,
         Some(number) => Some(sys::inherited_stream(number).map_err(|error| {
-            format!("the control descriptor {number} is no open pipe or socket: {error}")
+            // One that is not there is a wrong command line.
+            let status = if error.raw_os_error() == Some(libc::EBADF) { USAGE } else { TOPOLOGY };
+            Refusal {
+                status,
+                problem: format!("the control descriptor {number} is no open pipe or socket: {error}"),
+            }
         })?),
     };
     let parent = if options.watch_parent {
-        Some(
-            Parent::watch()
-                .ok_or("the parent cannot be watched: it is gone, or outside of this pid namespace")?,
-        )
+        Some(Parent::watch().ok_or_else(|| {
+            Refusal::topology("the parent cannot be watched: it is gone, or outside of this pid namespace")
+        })?)
     } else {
         None
     };
     // Between the look at the number and the watch it may have gone.
     if options.parent_pid.is_some_and(|expected| Parent::number() != expected) {
-        return Err("the parent is gone".to_owned());
+        return Err(Refusal::topology("the parent is gone"));
     }
     Ok(Stand { parent, control, lets_go_of_stderr: true, ..Stand::default() })
 }
