@@ -82,7 +82,8 @@ export interface Session {
    * every state; a later call can only shorten what an earlier one began. Defaults: `killSignal` and `grace` of the
    * session. Throws only for wrong options.
    *
-   * A starter passes on SIGHUP, SIGINT, SIGQUIT and SIGTERM. Another signal goes to all of them, the starter included.
+   * With SIGHUP, SIGINT, SIGQUIT and SIGTERM a starter ends all of it; any other signal to its pid it passes on to the
+   * Engine.
    */
   end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
   /** end(), for `await using`. */

@@ -7,8 +7,10 @@ import { basename, join } from 'node:path'
 import test from 'ava'
 import { capabilities } from '../dist/index.js'
 import { CLI, holdfast, keeperOf, killStarted, mark, marks, run, runToEnd, within } from './support/command-line.mjs'
-import { comm, gone, isAlive, marked, noneMarked, stat, until } from './support/facts.mjs'
+import { childrenOf, comm, gone, isAlive, marked, noneMarked, stat, until } from './support/facts.mjs'
+import { fixture } from './support/fixtures.mjs'
 
+const HELPER = capabilities().helper.path
 const folder = realpathSync(mkdtempSync(join(tmpdir(), 'holdfast-run-')))
 test.afterEach.always(killStarted)
 test.after.always('nothing is left alive', async (t) => {
@@ -17,9 +19,9 @@ test.after.always('nothing is left alive', async (t) => {
   t.deepEqual(marks.flatMap(marked).map(comm), [])
 })
 
-/** Says `ready`, then answers each TERM, INT or HUP with its name; ends at the first, or with its stdin. */
+/** Says `ready`, then answers each TERM, INT, QUIT or HUP with its name; ends at the first, or with its stdin. */
 const ANSWERS = `
-  for s in HUP INT TERM; do trap "echo got-$s; exit 5" $s; done
+  for s in HUP INT TERM QUIT; do trap "echo got-$s; exit 5" $s; done
   echo ready; read x; exit 6`
 /** Leaves three behind, one of them in a session of its own and one that lost its parent as well, deaf to all but SIGKILL. */
 const LEAVES = `trap '' HUP INT TERM
@@ -320,10 +322,10 @@ test('C05 SIGKILL of its keeper ends everything, and the status says so', async 
 for (const [signal, name] of [
   ['SIGTERM', 'TERM'],
   ['SIGINT', 'INT'],
-  ['SIGHUP', 'HUP'],
+  ['SIGQUIT', 'QUIT'],
 ]) {
   test(`${signal} begins the ladder with that signal; what is deaf to it is killed`, async (t) => {
-    const script = `sh -c "trap '' HUP INT TERM; sleep 60 & exec setsid sleep 60" & ${ANSWERS}`
+    const script = `sh -c "trap '' HUP INT TERM QUIT; sleep 60 & exec setsid sleep 60" & ${ANSWERS}`
     const started = run(['--grace', '200ms', '--', 'sh', '-c', script])
     await started.shows('ready')
     await until(() => lives(started.mark, 'sleep') === 2, 'the deaf ones')
@@ -333,6 +335,86 @@ for (const [signal, name] of [
     t.deepEqual(marked(started.mark), [])
   })
 }
+
+// ---- signals to its pid
+const ANSWERING = ['python3', fixture('signals.py')]
+/** What `timeout(1)` or `exec` would let through, by what the command makes of it. */
+const PASSED_ON = [
+  'HUP',
+  'USR1',
+  'USR2',
+  'WINCH',
+  'CONT',
+  'ALRM',
+  'ABRT',
+  'PIPE',
+  'XCPU',
+  'URG',
+  'TSTP',
+  'VTALRM',
+  'PWR',
+]
+for (const name of PASSED_ON) {
+  test(`C81 SIG${name} is passed on to the command, once, and is the command's business`, async (t) => {
+    const started = run(['--', ...ANSWERING])
+    await started.shows('ready')
+    started.child.kill(`SIG${name}`)
+    await started.shows(`got-SIG${name}.`)
+    started.child.stdin.end('x\n')
+    t.deepEqual(await started.closed, { code: 7, signal: null })
+    t.is(started.out().replace(/ready-\d+/, 'ready'), `ready.\ngot-SIG${name}.\nend-x.\n`)
+  })
+}
+
+for (const name of ['HUP', 'USR1', 'ALRM', 'ABRT', 'PIPE', 'XCPU']) {
+  test(`C81 a command that does not answer SIG${name} dies of it, and what it left is ended`, async (t) => {
+    const started = run(['--', 'sh', '-c', `ulimit -c 0; ${LEAVES}; trap - HUP; echo ready; exec sleep 60`])
+    await started.shows('ready')
+    await until(() => lives(started.mark, 'sleep') === 5, 'the brood')
+    started.child.kill(`SIG${name}`)
+    t.deepEqual(await started.exited, { code: null, signal: `SIG${name}` })
+    t.deepEqual(marked(started.mark), [])
+  })
+}
+
+test('C81 a signal that comes before the command was executed is not lost', async (t) => {
+  // They wait, blocked, when the process becomes the helper.
+  const script = `import os, signal, sys
+signals = {getattr(signal, name) for name in sys.argv[1].split()}
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+for one in signals: os.kill(os.getpid(), one)
+os.execv(sys.argv[2], sys.argv[2:])`
+  const early = (names) => ({ command: ['python3', '-c', script, names, HELPER, '__run', '--'] })
+  const passed = holdfast(['sleep', '60'], early('SIGUSR2'))
+  t.deepEqual(await passed.closed, { code: null, signal: 'SIGUSR2' })
+  for (const name of ['SIGTERM', 'SIGINT', 'SIGQUIT']) {
+    const trace = join(folder, `early ${name}`)
+    const ended = holdfast(['touch', trace], early(name))
+    t.deepEqual(await ended.closed, { code: null, signal: name })
+    t.throws(() => readFileSync(trace), { code: 'ENOENT' }, 'nothing is started')
+  }
+})
+
+test("C81 an alarm(2) that was set before is the command's, as with exec", async (t) => {
+  const script = `import os, signal, sys
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+os.execv(sys.argv[1], sys.argv[1:])`
+  const started = holdfast(['sleep', '60'], { command: ['python3', '-c', script, HELPER, '__run', '--'] })
+  t.deepEqual(await started.exited, { code: null, signal: 'SIGALRM' })
+  t.deepEqual(marked(started.mark), [])
+})
+
+test('C81 SIGSTOP and SIGCONT: the command goes on meanwhile, and is woken with it', async (t) => {
+  const started = run(['--', ...ANSWERING])
+  await started.shows('ready')
+  const command = Number(started.out().match(/ready-(\d+)/)[1])
+  process.kill(command, 'SIGSTOP')
+  await until(() => stat(command).state === 'T', 'a stopped command')
+  started.child.kill('SIGCONT')
+  await started.shows('got-SIGCONT')
+  started.child.stdin.end('x\n')
+  t.deepEqual(await started.closed, { code: 7, signal: null })
+})
 
 test('SIGTERM to a command without an answer is its status', async (t) => {
   const started = run(['--', 'sleep', '60'])
@@ -352,9 +434,7 @@ test('SIGTERM to the keeper changes nothing, SIGSTOP neither', async (t) => {
   t.is(started.out(), 'ready\n')
 })
 
-// The helper itself: by way of Node it cannot be, since Node resets every disposition before its first line of JavaScript
-// (README: write `holdfast run -- nohup command`).
-const HELPER = capabilities().helper.path
+// The helper itself: by way of Node it cannot be, since Node resets every disposition before its first line of JavaScript.
 const nohup = ['sh', '-c', `trap '' HUP; exec "$@"`, 'sh', HELPER, '__run']
 
 test('under nohup SIGHUP does not begin the end', async (t) => {
@@ -418,6 +498,50 @@ if (refused.status !== 0) console.log(`C54 is not tested, no pid namespace: ${re
   await started.closed
   t.is(started.out(), '{"status":3,"zombies":0,"processes":2}\n', started.err())
 })
+
+const FIRST = ['unshare', '--pid', '--mount', '--fork', '--mount-proc', '--kill-child', '--']
+/** As process 1 of a pid namespace; `pid` is its number outside. */
+async function asFirst(args) {
+  const started = holdfast(args, { command: [...FIRST, HELPER, '__run'] })
+  const pid = await until(() => childrenOf(started.child.pid)[0], 'process 1')
+  return { ...started, pid }
+}
+
+;(refused.status === 0 ? test : test.skip)(
+  'C81 as process 1: signals from outside are passed on, or begin the end',
+  async (t) => {
+    const started = await asFirst(['--grace', '0', '--', ...ANSWERING])
+    await started.shows('ready')
+    for (const name of ['SIGUSR1', 'SIGHUP', 'SIGWINCH', 'SIGABRT']) {
+      process.kill(started.pid, name)
+      await started.shows(`got-${name}.`)
+    }
+    process.kill(started.pid, 'SIGTERM')
+    t.deepEqual(await started.exited, { code: 137, signal: null })
+    t.deepEqual(marked(started.mark), [])
+  },
+)
+
+;(refused.status === 0 ? test : test.skip)(
+  'C81 as process 1: the ladder from outside, and strays are reaped until the end',
+  async (t) => {
+    const script = `[ $(cat /proc/[0-9]*/stat 2>/dev/null | grep -c ' Z ') = 0 ] && echo none-before.
+    for i in $(seq 50); do (setsid sh -c 'sleep 0 & exit' &); done
+    while grep -lq '(sleep)' /proc/[0-9]*/stat 2>/dev/null; do :; done
+    echo zombies-$(cat /proc/[0-9]*/stat 2>/dev/null | grep -c ' Z ').; trap 'echo got-TERM; exit 5' TERM; while :; do read x; done`
+    // A child from before that has died: nothing tells of it any more.
+    const before = `import os, sys
+child = os.fork() or os._exit(0)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+os.execv(sys.argv[1], sys.argv[1:])`
+    const command = [...FIRST, 'python3', '-c', before, HELPER, '__run', '--']
+    const started = holdfast(['bash', '-c', script], { command })
+    await started.shows('zombies-0.')
+    process.kill(childrenOf(started.child.pid)[0], 'SIGTERM')
+    t.deepEqual(await started.exited, { code: 5, signal: null })
+    t.regex(started.out(), /^none-before\.\nzombies-0\.\ngot-TERM\n$/)
+  },
+)
 
 // ---- the other words
 test('--version, --help, doctor, and a word that is none', async (t) => {

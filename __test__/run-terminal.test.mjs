@@ -1,14 +1,22 @@
-import { readFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import ava from 'ava'
 import { CLI, marks } from './support/command-line.mjs'
-import { childrenOf, comm, marked, noneMarked, stat, until } from './support/facts.mjs'
+import { childrenOf, comm, isAlive, marked, noneMarked, stat, until } from './support/facts.mjs'
+import { fixture } from './support/fixtures.mjs'
+import { NAMESPACE, NO_NAMESPACE } from './support/namespace.mjs'
+import { has } from './support/suite.mjs'
 import { closeTerminals, NO_TERMINAL, openShell, openTerminal } from './support/terminal.mjs'
 
 if (NO_TERMINAL) console.log(`holdfast run in a terminal is not tested: ${NO_TERMINAL}`)
 const test = NO_TERMINAL ? ava.skip : ava
 ava.afterEach.always(closeTerminals)
+const folder = mkdtempSync(join(tmpdir(), 'holdfast-terminal-'))
 ava.after.always('nothing is left alive', async (t) => {
+  rmSync(folder, { recursive: true })
   await Promise.allSettled(marks.map((one) => noneMarked(one)))
   t.deepEqual(marks.flatMap(marked).map(comm), [])
 })
@@ -149,6 +157,192 @@ for (const [how, options, ending, status] of [
     t.deepEqual(named(terminal.mark, 'holdfast-helper'), [])
   })
 }
+
+// ---- the terminal goes
+const SIGNALS = fixture('signals.py')
+let files = 0
+/** A file that fixtures/signals.py writes its answers to; the answers. */
+function answersOf() {
+  const file = join(folder, `answers-${++files}`)
+  return { file, answers: () => (existsSync(file) ? readFileSync(file, 'utf8').split('\n').slice(0, -1) : []) }
+}
+
+test('C81 the leader of a session is hung up: the command gets SIGHUP once, and everything ends', async (t) => {
+  const { file, answers } = answersOf()
+  const terminal = openTerminal(`exec $HF --grace 300ms -- python3 ${SIGNALS} ${file} stay`, env)
+  await terminal.shows(/ready-\d+\./)
+  terminal.close()
+  await noneMarked(terminal.mark)
+  // SIGCONT follows the first signal of the ladder. Of its end by SIGKILL nothing is written.
+  t.deepEqual(answers(), ['got-SIGHUP.', 'got-SIGCONT.'])
+})
+
+test('C81 the leader of a session is hung up: a command without an answer, and what it left', async (t) => {
+  const script = `sh -c "trap '' HUP; echo deaf-1.; exec sleep 60" & setsid sleep 60 & (sleep 60 &) & echo ready-1.; sleep 60; true`
+  const terminal = openTerminal(`exec $HF -- sh -c '${script.replaceAll("'", "'\\''")}'`, env)
+  await terminal.shows(/ready-1\./)
+  await until(() => named(terminal.mark, 'sleep').length === 4, 'the brood')
+  const resident = await residentOf(terminal.mark)
+  t.is(stat(resident).session, resident)
+  terminal.close()
+  await noneMarked(terminal.mark)
+})
+
+test('C81 the shell is killed: the command has had SIGHUP from the kernel, once, and is ended if it stays', async (t) => {
+  const { file, answers } = answersOf()
+  const aside = answersOf()
+  const terminal = await openShell({ ...env, SIGNALS, FILE: file, ASIDE: aside.file })
+  const script = 'setsid python3 "$SIGNALS" "$ASIDE" stay & exec python3 "$SIGNALS" "$FILE" stay'
+  terminal.type(`echo shell-$$.; $HF --grace 300ms -- sh -c '${script}'\n`)
+  const [, shell] = await terminal.shows(/shell-(\d+)\./)
+  await terminal.shows(/ready-\d+\./)
+  await terminal.shows(/ready-\d+\./)
+  process.kill(Number(shell), 'SIGKILL')
+  await noneMarked(terminal.mark)
+  t.deepEqual(answers(), ['got-SIGHUP.', 'got-SIGCONT.'])
+  t.deepEqual(aside.answers(), ['got-SIGHUP.', 'got-SIGCONT.'])
+})
+
+test('C81 the shell of a stopped job is killed: the job is hung up, as without holdfast', async (t) => {
+  const terminal = await openShell(env)
+  terminal.type(`echo shell-$$.; $HF -- sh -c 'echo ready-1.; sleep 60; true'\n`)
+  const [, shell] = await terminal.shows(/shell-(\d+)\./)
+  await terminal.shows(/ready-1\./)
+  terminal.type('\x1a')
+  await terminal.shows(/Stopped/)
+  process.kill(Number(shell), 'SIGKILL')
+  await noneMarked(terminal.mark)
+  t.pass()
+})
+
+test('C81 it outlives its terminal in a session of its own', async (t) => {
+  const terminal = await openShell(env)
+  terminal.type(`setsid -f $HF -- sh -c 'echo ready-1.; exec sleep 60'; echo shell-$$.\n`)
+  await terminal.shows(/ready-1\./)
+  await until(() => named(terminal.mark, 'sleep').length === 1, 'the command')
+  const resident = await residentOf(terminal.mark)
+  terminal.close()
+  await until(() => named(terminal.mark, 'bash').length === 0, 'the end of the shell')
+  t.is(named(terminal.mark, 'sleep').length, 1)
+  process.kill(resident, 'SIGTERM')
+  await noneMarked(terminal.mark)
+})
+
+// ---- what the terminal sends
+test('C81 the leader of a session: ^Z does not stop it for ever', async (t) => {
+  const terminal = openTerminal(`exec $HF -- sh -c 'echo ready-$$.; read x; echo got-$x.'`, env)
+  const [, command] = await terminal.shows(/ready-(\d+)\./)
+  terminal.type('\x1a')
+  terminal.type('abc\n')
+  await terminal.shows(/got-abc\./)
+  await terminal.exited
+  t.false(isAlive(Number(command)))
+})
+
+test('C33 a new size, ^Z and fg reach the command once; so does what is sent to the pid of the resident process', async (t) => {
+  const { file, answers } = answersOf()
+  const terminal = await openShell({ ...env, SIGNALS, FILE: file })
+  terminal.type('$HF -- python3 "$SIGNALS" "$FILE"; echo status-$?.\n')
+  const [, command] = await terminal.shows(/ready-(\d+)\./)
+  const resident = await residentOf(terminal.mark)
+  const tty = `/proc/${command}/fd/0`
+  const expected = []
+  const answered = async (...names) => {
+    expected.push(...names.map((name) => `got-${name}.`))
+    await until(() => answers().length >= expected.length, `${expected}: ${answers()}`)
+    t.deepEqual(answers(), expected)
+  }
+  t.is(spawnSync('stty', ['-F', tty, 'rows', '41']).status, 0)
+  await answered('SIGWINCH')
+  process.kill(resident, 'SIGWINCH')
+  await answered('SIGWINCH')
+  process.kill(resident, 'SIGUSR1')
+  await answered('SIGUSR1')
+  // It answers ^Z and goes on.
+  terminal.type('\x1a')
+  await answered('SIGTSTP')
+  // And is stopped all the same, and the whole job with it.
+  process.kill(Number(command), 'SIGSTOP')
+  await terminal.shows(/Stopped/)
+  terminal.type('fg\n')
+  await answered('SIGCONT')
+  await until(() => foreground(command) === stat(command).pgrp, 'the job in the foreground')
+  terminal.type('\x03')
+  await answered('SIGINT')
+  terminal.type('x\n')
+  await terminal.shows(/end-x\./)
+})
+
+test('C81 SIGCONT to the pid of the resident process continues the command', async (t) => {
+  const { file, answers } = answersOf()
+  // Not as the only one: script(1) continues a child that was stopped.
+  const terminal = openTerminal(`$HF -- python3 ${SIGNALS} ${file}; true`, env)
+  const [, command] = await terminal.shows(/ready-(\d+)\./)
+  const resident = await residentOf(terminal.mark)
+  process.kill(Number(command), 'SIGSTOP')
+  await until(() => stat(resident).state === 'T', 'a stopped job')
+  process.kill(resident, 'SIGCONT')
+  await until(() => answers().length > 0, 'an answer')
+  terminal.type('x\n')
+  await terminal.shows(/end-x\./)
+  t.deepEqual(answers(), ['got-SIGCONT.'])
+})
+
+for (const [what, command] of [
+  ['has left for a session of its own', `setsid sh -c 'echo ready-1.; sleep 60; true'`],
+  ['has exited and left something behind', `--background keep -- sh -c 'sleep 60 & echo ready-1.'`],
+]) {
+  test(`C81 ^C begins the end when the command ${what}`, async (t) => {
+    const terminal = await openShell(env)
+    terminal.type(`$HF ${command}\n`)
+    await terminal.shows(/ready-1\./)
+    await until(() => named(terminal.mark, 'sh').length + named(terminal.mark, 'sleep').length <= 2, 'what is left')
+    await until(() => named(terminal.mark, 'sleep').length === 1, 'a sleep')
+    terminal.type('\x03')
+    await until(() => named(terminal.mark, 'sleep').length === 0, 'the end')
+    await until(() => named(terminal.mark, 'holdfast-helper').length === 0, 'the end of holdfast')
+    terminal.type('echo free-$((20 + 2)).\n')
+    await terminal.shows(/free-22\./)
+    t.pass()
+  })
+}
+
+// ---- in a container
+for (const [where, leads] of [
+  ['1, as in a container', 'setsid --ctty'],
+  ['outside of the pid namespace', ''],
+]) {
+  test(`C81 a child of process 1, in a group with the number ${where}: the terminal is the command's`, async (t) => {
+    if (!has(t, NO_NAMESPACE)) return
+    // Process 1 is an interactive program's place: it must not die of the ^C itself.
+    const first = `trap : INT; $HF -- "$COUNTS"; echo status-$?.`
+    const unshare = NAMESPACE.slice(0, NAMESPACE.indexOf('sh')).join(' ')
+    const terminal = openTerminal(`exec ${unshare} ${leads} sh -c '${first}'`, { ...env, COUNTS })
+    await terminal.shows(/ready-\d+\./)
+    for (const round of [1, 2, 3]) {
+      terminal.type('\x03')
+      await terminal.shows(new RegExp(`int-${round}\\.`))
+    }
+    terminal.type('x\n')
+    await terminal.shows(/end-3-x\./)
+    await terminal.shows(/status-0\./)
+    t.is(terminal.screen().match(/int-/g).length, 3)
+  })
+}
+
+test('C81 as process 1, the leader of the terminal: ^C once, /dev/tty, and the hang-up ends everything', async (t) => {
+  if (!has(t, NO_NAMESPACE)) return
+  const { file, answers } = answersOf()
+  const unshare = NAMESPACE.slice(0, NAMESPACE.indexOf('sh')).join(' ')
+  const first = `exec setsid --ctty $HF --grace 300ms -- sh -c 'exec python3 ${SIGNALS} ${file} stay </dev/tty'`
+  const terminal = openTerminal(`exec ${unshare} sh -c "${first}"`, env)
+  await terminal.shows(/ready-\d+\./)
+  terminal.type('\x03')
+  await until(() => answers().length === 1, 'an answer')
+  terminal.close()
+  await noneMarked(terminal.mark)
+  t.deepEqual(answers(), ['got-SIGINT.', 'got-SIGHUP.', 'got-SIGCONT.'])
+})
 
 test('C02 closing the terminal ends the command and what it started', async (t) => {
   const terminal = await openShell(env)

@@ -513,7 +513,18 @@ test('end(): an Engine that leaves in time has its own status, and the reason is
   }
 })
 
-test('end(): a signal that no starter passes on goes to all of them', async (t) => {
+test('C93 a signal that does not begin the end of a starter: once to each, by end() and by its pid', async (t) => {
+  const { session, pids, counts } = await counting(t, { grace: 400 })
+  process.kill(session.pid, 'SIGUSR1')
+  await until(() => counts().length === 1 && counts()[0] !== '', 'the one by its pid')
+  t.true(pids.some((pid) => counts()[0] === `USR1 ${pid}`))
+  const [passedOn] = counts()
+  const report = await session.end({ signal: 'SIGUSR1' })
+  t.deepEqual([report.outcome, report.reason], ['ended', 'end'])
+  t.deepEqual(counts(), [passedOn, ...pids.map((pid) => `USR1 ${pid}`)].sort())
+})
+
+test('end(): a signal that does not begin the end of a starter goes to all of them', async (t) => {
   const session = await shell(t, `trap 'exit 9' USR2; echo ready; while :; do read x; done`, { killSignal: 'SIGUSR2' })
   t.is(await linesOf(session.stdout).next(), 'ready')
   t.is((await session.end()).reason, 'end')

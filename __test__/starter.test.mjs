@@ -155,7 +155,7 @@ for (const [script, status] of [
 }
 
 test("C20 another signal that is pending for the starter is not taken for the Engine's end", async (t) => {
-  const started = starter(['--', 'sh', '-c', 'echo ready; read x; kill -KILL $$'])
+  const started = starter(['--', 'sh', '-c', 'trap "" USR1; echo ready; read x; kill -KILL $$'])
   await started.shows('ready')
   started.child.kill('SIGUSR1')
   started.child.stdin.end('\n')
@@ -235,6 +235,34 @@ for (const name of ['TERM', 'INT', 'HUP', 'QUIT']) {
     t.deepEqual(await started.exited, { code: 9, signal: null })
     t.is(readFileSync(counts, 'utf8'), `${name}\n`)
     t.deepEqual(marked(started.mark), [])
+  })
+}
+
+test('C81 a signal that does not begin the end is passed on, once', async (t) => {
+  const started = starter(['--', 'python3', fixture('signals.py')])
+  await started.shows('ready')
+  for (const name of ['SIGUSR1', 'SIGUSR2', 'SIGWINCH', 'SIGCONT', 'SIGALRM']) {
+    started.child.kill(name)
+    await started.shows(`got-${name}.`)
+  }
+  started.child.stdin.end('x\n')
+  t.deepEqual(await started.closed, { code: 7, signal: null })
+  t.is(started.out().match(/got-/g).length, 5)
+})
+
+for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']) {
+  test(`${name} that waits, blocked, when the process becomes the starter ends it, and nothing is run`, async (t) => {
+    const trace = join(folder, `early ${name}`)
+    const script = `import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.${name}])
+os.kill(os.getpid(), signal.${name})
+os.execv(sys.argv[1], sys.argv[1:])`
+    const command = ['python3', '-c', script, HELPER, '__session-starter']
+    for (const options of [[], ['--ack']]) {
+      const started = starter([...options, '--', 'touch', trace], { command })
+      t.deepEqual(await started.closed, { code: null, signal: name })
+      t.deepEqual([started.out(), existsSync(trace)], ['', false])
+    }
   })
 }
 

@@ -151,14 +151,20 @@ impl Brood {
     /// take the signal. The deeper ones first: they must be where they were found, and whoever has lost its parent to
     /// the signal is not.
     pub fn signal_all(&mut self, group: Option<&Group>, signal: i32) {
+        self.signal_others(group, signal, |_| false);
+    }
+
+    /// The same, but what has received the signal already is only woken.
+    pub fn signal_others(&mut self, group: Option<&Group>, signal: i32, has_it: impl Fn(Pid) -> bool) {
         let signals = [signal, libc::SIGCONT];
+        let signals_for = |pid: Pid| if has_it(pid) { &signals[1..] } else { &signals[..] };
         let children = self.live(false);
         let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
         let (below, held) = self.hold(&sys::descendants(&children), group);
         let mut signalled = BTreeSet::new();
         for pid in below.into_iter().rev() {
             // Every one of the signals, whatever became of the one before.
-            if signals.iter().filter(|&&signal| held[&pid].signal(signal).is_ok()).count() > 0 {
+            if signals_for(pid).iter().filter(|&&signal| held[&pid].signal(signal).is_ok()).count() > 0 {
                 signalled.insert(pid);
             }
         }
@@ -166,7 +172,7 @@ impl Brood {
         let mut signal_children = |list: Vec<Pid>| {
             for pid in list {
                 if signalled.insert(pid) {
-                    for signal in signals {
+                    for &signal in signals_for(pid) {
                         sys::kill_child(pid, signal);
                     }
                 }

@@ -120,6 +120,7 @@ pub fn guard(args: &[OsString]) -> ExitCode {
         }
     };
     sys::become_mode(Some(if options.by_pidfd { LEADER.unsigned_abs() + 1 } else { LEADER.unsigned_abs() }));
+    sys::ignore_signals();
     let _ = std::env::set_current_dir("/");
     // Whoever left the group is held one by one.
     sys::allow_all_descriptors();

@@ -19,11 +19,11 @@ use crate::brood::{Brood, Killing, Left, Progress, facts};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
 use crate::group::{GroupEnd, Hold, Live, end_pinned_group};
-use crate::runner::PASSED_ON;
+use crate::runner::ENDS;
 use crate::socket::{self, Received};
 use crate::sys::{
     self, ChildrenFile, Failure, Group, MOST_PLACES, Manners, Pid, Plan, Sender, SignalSource, Stack,
-    Surroundings,
+    Surroundings, TerminalGroup,
 };
 
 /// `started` waits so long for company: a command that ends at once costs its host one wake-up, not two.
@@ -49,8 +49,8 @@ pub struct Setup {
     pub slot: Slot,
     /// Whether orphans re-parent to us.
     pub subreaper: bool,
-    /// Where a command goes that is to stay in a terminal's group.
-    pub terminal_group: Option<Pid>,
+    /// Ours until the command was started in it.
+    pub terminal_group: Option<TerminalGroup>,
     /// For `holdfast run`: descriptors of our own that the command inherits, and we give up after its start.
     pub inherited: Vec<i32>,
     /// The command ignores SIGHUP, as we were told to (nohup(1)).
@@ -112,8 +112,10 @@ struct Call {
     grace: Duration,
     background: Background,
     background_grace: Duration,
-    /// In a terminal's group: the host is told of stops, so that it can stop too.
-    in_terminal: bool,
+    /// The command's, in a terminal: the host is told of stops, so that it can stop too.
+    terminal_group: Option<TerminalGroup>,
+    /// Stops that the host was told of and has not answered.
+    stops: u32,
     /// The first process passes on what it is sent.
     has_starter: bool,
     ending: Option<Ending>,
@@ -128,6 +130,13 @@ struct Starting {
     look_at: Instant,
     /// For the program, once it is executed.
     signals: Vec<(i32, bool)>,
+}
+
+/// The first signal of the ladder.
+struct First {
+    signal: i32,
+    /// What is in this group has received it already.
+    known_to: Option<TerminalGroup>,
 }
 
 struct Ending {
@@ -281,6 +290,8 @@ impl Keeper {
             (_, None) => (),
             (ToKeeper::Signal { signal, group }, Some(call)) => call.signal(signal, group),
             (ToKeeper::Starter, Some(call)) => call.has_starter = true,
+            (ToKeeper::Terminal { signal }, Some(call)) => call.heed_terminal(signal),
+            (ToKeeper::Continued, Some(call)) => call.go_on(&mut self.outbox),
             (ToKeeper::End { signal, grace }, Some(call)) => {
                 let signal = if signal < 0 { call.kill_signal } else { signal };
                 let grace = u64::try_from(grace).map_or(call.grace, Duration::from_millis);
@@ -316,13 +327,13 @@ impl Keeper {
         }
         let now = Instant::now();
         let millis = Duration::from_millis;
-        let terminal_group = if spec.same_group { self.setup.terminal_group } else { None };
+        let terminal_group = self.setup.terminal_group.filter(|_| spec.same_group);
         let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
         let (background, background_grace) = (spec.background, millis(spec.background_grace));
         let commitment = &self.setup.commitment;
         let surroundings = Surroundings {
             commitment: Some(commitment),
-            terminal_group,
+            stays_in_group: terminal_group.is_some(),
             nohup: self.setup.nohup,
             ..Surroundings::default()
         };
@@ -350,7 +361,8 @@ impl Keeper {
                         look_at: now + HOLD_BACK,
                         signals: Vec::new(),
                     }),
-                    in_terminal: terminal_group.is_some(),
+                    terminal_group,
+                    stops: 0,
                     has_starter: false,
                     deadline: (timeout > 0).then(|| now + millis(timeout)),
                     kill_signal,
@@ -364,6 +376,15 @@ impl Keeper {
             Err(error) => {
                 self.refuse(Step::Helper, error.raw_os_error().unwrap_or(libc::EAGAIN));
             }
+        }
+        if terminal_group.is_some() {
+            // What the terminal sent to its group before the command was born there has only reached us.
+            if let Some(call) = &self.call {
+                for signal in ENDS.into_iter().filter(|&signal| sys::is_pending(signal)) {
+                    sys::kill_child(call.first, signal);
+                }
+            }
+            sys::leave_session();
         }
         // The new process has copies of its own; ours would hold pipes open.
         if !self.setup.inherited.is_empty() {
@@ -453,6 +474,37 @@ impl Call {
         }
     }
 
+    /// The host was continued: alone, or by its shell, which continues the whole group. Then the command has SIGCONT, and
+    /// may have been stopped again since.
+    fn go_on(&mut self, outbox: &mut Vec<u8>) {
+        self.stops = self.stops.saturating_sub(1);
+        let is_stopped = self.stops == 0 && !self.exited && !sys::continued(self.first);
+        // In this order: a new stop makes the kernel forget that it was continued.
+        if is_stopped && !self.see_stop(outbox) {
+            sys::kill_child(self.first, libc::SIGCONT);
+        }
+    }
+
+    /// In a terminal: learns whether the first process was stopped.
+    fn see_stop(&mut self, outbox: &mut Vec<u8>) -> bool {
+        let is_stopped = self.terminal_group.is_some() && sys::stopped(self.first);
+        if is_stopped {
+            self.stops += 1;
+            FromKeeper::Stopped.put(outbox);
+        }
+        is_stopped
+    }
+
+    /// What the terminal sends is the command's own business while its first process is there to receive it. A hang-up
+    /// is not: the end begins, with the rest of the ladder for what ignores it.
+    fn heed_terminal(&mut self, signal: i32) {
+        let Some(group) = self.terminal_group else { return };
+        let answers = !self.exited && group.has(self.first);
+        if signal == libc::SIGHUP || !answers {
+            self.climb_from(Reason::End, First { signal, known_to: Some(group) }, self.grace);
+        }
+    }
+
     /// Learns whether the program was executed.
     fn see_start(&mut self, outbox: &mut Vec<u8>) {
         let Some(starting) = &self.starting else { return };
@@ -499,8 +551,8 @@ impl Call {
                     Background::End => self.climb(Reason::Exit, self.kill_signal, self.background_grace),
                     Background::Keep => self.keep(),
                 }
-            } else if self.in_terminal && sys::stopped(self.first) {
-                FromKeeper::Stopped.put(outbox);
+            } else {
+                self.see_stop(outbox);
             }
         }
         if self.ending.is_none() {
@@ -521,6 +573,11 @@ impl Call {
 
     /// Begins the end, or hastens it: a later call can only shorten the grace.
     fn climb(&mut self, reason: Reason, signal: i32, grace: Duration) {
+        self.climb_from(reason, First { signal, known_to: None }, grace);
+    }
+
+    fn climb_from(&mut self, reason: Reason, first: First, grace: Duration) {
+        let First { signal, known_to } = first;
         let until = Instant::now() + grace;
         match &mut self.ending {
             None => (),
@@ -546,10 +603,15 @@ impl Call {
             }
             Stage::killing()
         } else {
-            if self.has_starter && PASSED_ON.contains(&signal) {
-                // From both of us it would come twice, and to many programs a second one means "at once".
+            // A starter passes on what it is sent: from both of us it would come twice, and to many programs a second one
+            // means "at once".
+            if self.has_starter && ENDS.contains(&signal) {
                 sys::kill_child(self.first, signal);
                 sys::kill_child(self.first, libc::SIGCONT);
+            } else if self.has_starter {
+                self.brood.signal_others(None, signal, |pid| pid == self.first);
+            } else if let Some(group) = known_to {
+                self.brood.signal_others(None, signal, |pid| group.has(pid));
             } else {
                 self.brood.signal_all(self.group.as_ref(), signal);
             }

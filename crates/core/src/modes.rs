@@ -18,6 +18,7 @@ const OS_FILE: u8 = 72;
 pub fn spawn_helper() -> ExitCode {
     // Before the first look at the parent: a host that is gone by now is seen by the socket's end.
     let subreaper = sys::become_mode(Some(4));
+    sys::ignore_signals();
     let _ = std::env::set_current_dir("/");
     let Some(control) = sys::inherited_control() else {
         return ExitCode::from(OS_FILE);

@@ -11,11 +11,14 @@ use std::process::ExitCode;
 
 use holdfast_wire::Background;
 
-use crate::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
-use crate::sys::{self, Terminal};
+use crate::runner::{Arrival, Begun, ENDS, Order, Runner, Stand, Verdict, say};
+use crate::sys::{self, Terminal, TerminalGroup};
 
 /// timeout(1), env(1): holdfast itself failed.
 const OURSELVES: u8 = 125;
+
+/// Without a terminal there is no hang-up, and SIGHUP is passed on: to many daemons it means to read their settings again.
+const ENDS_WITHOUT_TERMINAL: [i32; 3] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 const USAGE: &str = "usage: holdfast run [--timeout 30s] [--grace 2s] [--background end|keep] [--cwd DIR] -- command [args...]";
 
@@ -116,8 +119,10 @@ fn supervise(options: &Options) -> io::Result<Option<Verdict>> {
     let nohup = sys::is_ignored(libc::SIGHUP);
     let arrival = Arrival::now();
     let terminal = Terminal::open();
-    let terminal_group = terminal.as_ref().and(sys::own_group());
-    let mut runner = match Runner::begin(arrival, Stand { terminal_group, nohup, ..Stand::default() })? {
+    let terminal_group = terminal.as_ref().map(|_| TerminalGroup::own());
+    let ends = if terminal.is_some() { &ENDS[..] } else { &ENDS_WITHOUT_TERMINAL };
+    let mut runner = match Runner::begin(arrival, Stand { terminal_group, ends, nohup, ..Stand::default() })?
+    {
         Begun::Runner(runner) => runner,
         Begun::Keeper(lost) => {
             // Otherwise the terminal is the host's, or the shell's again.

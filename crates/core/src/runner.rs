@@ -25,7 +25,10 @@ use crate::classes::Classes;
 use crate::commitment::Commitment;
 use crate::keeper;
 use crate::socket::{self, Outbox, Received};
-use crate::sys::{self, Attributes, ChildrenFile, Failure, Forked, Look, Parent, Pid, Sender, SignalSource};
+use crate::sys::{
+    self, Attributes, ChildrenFile, Failure, Forked, Look, Origin, Parent, Pid, Sender, SignalInfo,
+    SignalSource, TerminalGroup,
+};
 
 /// timeout(1): the time was up.
 const TIMED_OUT: u8 = 124;
@@ -34,8 +37,12 @@ const NOT_EXECUTABLE: u8 = 126;
 /// The shell's: not found.
 const NOT_FOUND: u8 = 127;
 
-/// What begins the end when it is sent to us, and is passed on as its first signal.
-pub const PASSED_ON: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+/// Signals that begin the end and are its first signal. Every other one is passed on to the command's first process,
+/// as if that had been started in our place.
+pub const ENDS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
+/// Signals that a terminal sends to the whole group in its foreground and that do not end a command: it has them.
+const TO_THE_GROUP: [i32; 5] = [libc::SIGWINCH, libc::SIGCONT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
 const NOT_ALL: &str = "not everything that the command started could be shown to be ended";
 
@@ -59,6 +66,8 @@ pub struct Arrival {
 impl Arrival {
     /// Looks, and takes on what every mode needs.
     pub fn now() -> Arrival {
+        // First of all: from here on a signal waits until it is acted on.
+        sys::block_all_signals();
         let inherited = sys::open_descriptors();
         let strangers = sys::own_children(&mut ChildrenFile::default()).unwrap_or_else(children_by_number);
         Arrival { inherited, strangers, subreaper: sys::become_mode(None) }
@@ -83,7 +92,9 @@ fn children_by_number() -> Vec<Pid> {
 #[derive(Default)]
 pub struct Stand {
     /// In a terminal the command stays in this group, our own, and what the terminal sends reaches it without us.
-    pub terminal_group: Option<Pid>,
+    pub terminal_group: Option<TerminalGroup>,
+    /// Which signals begin the end.
+    pub ends: &'static [i32],
     /// SIGHUP is ignored, as nohup(1) has it.
     pub nohup: bool,
     /// Its end begins ours.
@@ -148,6 +159,10 @@ pub struct Runner {
     inbox: Decoder,
     outbox: Outbox,
     signals: SignalSource,
+    /// Came before the start, for the command.
+    early: Vec<SignalInfo>,
+    /// Came before the start, and nothing is started.
+    called_off: Option<i32>,
     inherited: Vec<i32>,
     strangers: BTreeSet<Pid>,
     /// There were any.
@@ -179,7 +194,7 @@ impl Runner {
                     host: Sender::parent(),
                     lifeline: sys::pidfd_of_parent(),
                     slot,
-                    subreaper: sys::become_keeper() && subreaper,
+                    subreaper: sys::become_keeper(terminal_group.is_some()) && subreaper,
                     terminal_group,
                     inherited,
                     nohup,
@@ -195,7 +210,9 @@ impl Runner {
             commitment,
             inbox: Decoder::default(),
             outbox: Outbox::default(),
-            signals: SignalSource::new(&[&PASSED_ON[..], &[libc::SIGCHLD]].concat())?,
+            signals: SignalSource::of_all()?,
+            early: Vec::new(),
+            called_off: None,
             inherited,
             had_children: !strangers.is_empty(),
             strangers: strangers.into_iter().collect(),
@@ -212,14 +229,7 @@ impl Runner {
     pub fn say_first(&mut self, line: &[u8], ourselves: u8) -> Option<Verdict> {
         loop {
             let is_writable = self.await_something(Some(rustix::stdio::stdout()));
-            let mut asked = None;
-            while let Some((signal, sender)) = self.signals.take() {
-                if signal == libc::SIGCHLD {
-                    self.signalled(signal, sender);
-                } else {
-                    asked = Some(Verdict::Signal(signal));
-                }
-            }
+            let asked = self.take_before_start().map(Verdict::Signal);
             // Without a keeper there is no cover, and nothing is started.
             let is_over = self.is_abandoned() || sys::look(self.keeper) != Look::Live;
             let verdict = asked.or(is_over.then_some(Verdict::Code(ourselves)));
@@ -236,16 +246,41 @@ impl Runner {
 
     /// Has the keeper start the command, and waits until all of it is ended or that cannot be shown.
     pub fn run(&mut self, order: &Order<'_>) -> Option<EndFacts> {
+        self.called_off = self.take_before_start();
+        if self.called_off.is_some() {
+            self.dismiss_keeper();
+            return None;
+        }
+        // What died before this process could be told of it.
+        self.reap_strays();
         if let Err(Failure { step, errno }) = self.send_spec(order) {
             self.failure = Some((step, errno));
             self.dismiss_keeper();
             return None;
+        }
+        for sent in std::mem::take(&mut self.early) {
+            self.heed(sent);
         }
         let facts = self.wait();
         if facts.as_ref().is_some_and(|facts| facts.outcome != Outcome::Survivors) {
             self.dismiss_keeper();
         }
         facts
+    }
+
+    /// Before the start: takes what was sent until now. The signal that calls the start off, if there is one.
+    fn take_before_start(&mut self) -> Option<i32> {
+        let mut end = None;
+        while let Some(sent) = self.signals.take() {
+            if sent.signal == libc::SIGCHLD {
+                self.see_children();
+            } else if self.is_end(sent) {
+                end = end.or(Some(sent.signal));
+            } else {
+                self.early.push(sent);
+            }
+        }
+        end
     }
 
     fn send_spec(&mut self, order: &Order<'_>) -> Result<(), Failure> {
@@ -289,8 +324,8 @@ impl Runner {
         loop {
             self.await_something(None);
             let _ = self.outbox.flush(self.control.as_fd());
-            while let Some((signal, sender)) = self.signals.take() {
-                self.signalled(signal, sender);
+            while let Some(sent) = self.signals.take() {
+                self.heed(sent);
             }
             if !self.abandoned && self.is_abandoned() {
                 self.abandoned = true;
@@ -350,19 +385,44 @@ impl Runner {
         while self.signals.take().is_some() {}
     }
 
-    /// What the terminal sends reaches the command by itself; what somebody sends us is for us to pass on.
-    fn signalled(&mut self, signal: i32, sender: i32) {
-        if signal == libc::SIGCHLD {
-            if sys::stopped(self.keeper) {
-                sys::kill_child(self.keeper, libc::SIGCONT);
-            }
-            return self.reap_strays();
+    fn see_children(&mut self) {
+        if sys::stopped(self.keeper) {
+            sys::kill_child(self.keeper, libc::SIGCONT);
         }
-        let by_terminal = self.stand.terminal_group.is_some() && sender == 0;
-        if by_terminal || self.stand.nohup && signal == libc::SIGHUP {
+        self.reap_strays();
+    }
+
+    /// SIGPIPE of a line of ours is not for the command, and nohup(1) keeps SIGHUP from it.
+    fn is_ours_to_drop(&self, SignalInfo { signal, origin }: SignalInfo) -> bool {
+        signal == libc::SIGPIPE && origin == Origin::Ourselves || signal == libc::SIGHUP && self.stand.nohup
+    }
+
+    fn is_end(&self, sent: SignalInfo) -> bool {
+        self.stand.ends.contains(&sent.signal) && !self.is_ours_to_drop(sent)
+    }
+
+    /// Acts on a signal, or passes it on. What the terminal sends to its group the command has already; but of a hang-up
+    /// the kernel tells a session's leader alone.
+    fn heed(&mut self, sent: SignalInfo) {
+        let SignalInfo { signal, origin } = sent;
+        if signal == libc::SIGCHLD {
+            return self.see_children();
+        }
+        let by_kernel = origin == Origin::Kernel;
+        // It has continued us where we were stopped with the command, and there that is passed on.
+        let is_continuation = signal == libc::SIGCONT && self.stand.terminal_group.is_some();
+        if by_kernel && TO_THE_GROUP.contains(&signal) || is_continuation || self.is_ours_to_drop(sent) {
             return;
         }
-        self.ask_for_the_end(signal);
+        let only_leader = signal == libc::SIGHUP && sys::leads_session();
+        let command_has_it = by_kernel && self.stand.terminal_group.is_some() && !only_leader;
+        if !self.is_end(sent) {
+            self.send_to_keeper(|bytes| ToKeeper::put_signal(bytes, signal, false));
+        } else if command_has_it {
+            self.send_to_keeper(|bytes| ToKeeper::put_terminal(bytes, signal));
+        } else {
+            self.ask_for_the_end(signal);
+        }
     }
 
     /// As a subreaper, or as process 1, we are the parent of orphans that are not the command's, and of those children
@@ -378,8 +438,12 @@ impl Runner {
     }
 
     fn ask_for_the_end(&mut self, signal: i32) {
+        self.send_to_keeper(|bytes| ToKeeper::put_end(bytes, signal, -1));
+    }
+
+    fn send_to_keeper(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::new();
-        ToKeeper::put_end(&mut bytes, signal, -1);
+        put(&mut bytes);
         self.outbox.push(bytes, Vec::new());
         let _ = self.outbox.flush(self.control.as_fd());
     }
@@ -407,7 +471,11 @@ impl Runner {
                 FromKeeper::Failed { step, errno, .. } => self.failure = Some((step, errno)),
                 FromKeeper::Exited { exit, .. } => self.exit = Some(exit),
                 // Until somebody continues us, and with us our group.
-                FromKeeper::Stopped => sys::stop_ourselves(),
+                FromKeeper::Stopped => {
+                    if sys::stop_ourselves() {
+                        self.send_to_keeper(ToKeeper::put_continued);
+                    }
+                }
                 FromKeeper::Ended(facts) => return Ok(Some(facts)),
             }
         }
@@ -436,6 +504,9 @@ impl Runner {
 
     /// What the outcome means for our own end. `ourselves`: the status for what is holdfast's own failure.
     pub fn verdict(&self, facts: Option<EndFacts>, program: &OsStr, ourselves: u8) -> Verdict {
+        if let Some(signal) = self.called_off {
+            return Verdict::Signal(signal);
+        }
         let program = program.to_string_lossy();
         if let Some((step, errno)) = self.failure {
             let error = io::Error::from_raw_os_error(errno);

@@ -191,7 +191,7 @@ impl Helper {
                 drop((host_end, along));
                 // The helper's own descriptors go with the helper; this process returns to the caller.
                 let lifeline = self.lifeline.take();
-                let subreaper = sys::become_keeper() && self.subreaper;
+                let subreaper = sys::become_keeper(false) && self.subreaper;
                 return Ok(Some(keeper::Setup {
                     control,
                     commitment,

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use holdfast_wire::Background;
 
 use crate::arguments::number_after;
-use crate::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
+use crate::runner::{Arrival, Begun, ENDS, Order, Runner, Stand, Verdict, say};
 use crate::stops::stop;
 use crate::sys::{self, Parent};
 
@@ -154,7 +154,7 @@ fn stand(options: &Options) -> Result<Stand, Refusal> {
     if options.parent_pid.is_some_and(|expected| Parent::number() != expected) {
         return Err(Refusal::topology("the parent is gone"));
     }
-    Ok(Stand { parent, control, lets_go_of_stderr: true, ..Stand::default() })
+    Ok(Stand { ends: &ENDS, parent, control, lets_go_of_stderr: true, ..Stand::default() })
 }
 
 /// Ours, without the request: the Engine is not to answer it once more.

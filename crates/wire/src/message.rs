@@ -13,6 +13,8 @@ pub(crate) mod kind {
     pub const HAND_OVER: u8 = 4;
     pub const STARTER: u8 = 5;
     pub const LAST: u8 = 6;
+    pub const TERMINAL: u8 = 7;
+    pub const CONTINUED: u8 = 8;
 
     pub const STARTED: u8 = 18;
     pub const FAILED: u8 = 19;
@@ -280,6 +282,13 @@ pub enum ToKeeper {
     Starter,
     /// This call is the keeper's last: a further spec must not be started.
     Last,
+    /// The terminal has sent this to its group: SIGHUP, SIGINT or SIGQUIT. What is in there has it already.
+    Terminal {
+        /// Signal number.
+        signal: i32,
+    },
+    /// The host has stopped itself, as it does when the command was stopped, and goes on.
+    Continued,
 }
 
 impl ToKeeper {
@@ -295,6 +304,8 @@ impl ToKeeper {
             kind::HAND_OVER => ToKeeper::HandOver { count: reader.u32()? },
             kind::STARTER => ToKeeper::Starter,
             kind::LAST => ToKeeper::Last,
+            kind::TERMINAL => ToKeeper::Terminal { signal: reader.i32()? },
+            kind::CONTINUED => ToKeeper::Continued,
             other => return Err(Error::UnknownKind(other)),
         };
         reader.end()?;
@@ -337,6 +348,16 @@ impl ToKeeper {
     /// Appends the frame that makes a call the last one.
     pub fn put_last(into: &mut Vec<u8>) {
         put_frame(into, kind::LAST, |_| ());
+    }
+
+    /// Appends a terminal's frame.
+    pub fn put_terminal(into: &mut Vec<u8>, signal: i32) {
+        put_frame(into, kind::TERMINAL, |into| into.extend(signal.to_le_bytes()));
+    }
+
+    /// Appends the frame that says that the host goes on.
+    pub fn put_continued(into: &mut Vec<u8>) {
+        put_frame(into, kind::CONTINUED, |_| ());
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::ptr;
 
+use super::mode::block_all_signals;
 use super::process::{Pid, is_in_our_session};
 use crate::stops;
 
@@ -101,11 +102,12 @@ fn spawn(path: &Path, args: &[&str], moves: &[(RawFd, OwnedFd)], standing: Stand
     check(unsafe { libc::posix_spawnattr_init(attributes.as_mut_ptr()) })?;
     // SAFETY: initialised above.
     let mut attributes = Attributes(unsafe { attributes.assume_init() });
-    let mut none = MaybeUninit::uninit();
+    // Blocked from the first instruction: what comes before the mode blocks it would end the process.
+    let mut all = MaybeUninit::uninit();
     // SAFETY: writes the whole set.
-    unsafe { libc::sigemptyset(none.as_mut_ptr()) };
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
     // SAFETY: an initialised object and set.
-    check(unsafe { libc::posix_spawnattr_setsigmask(&mut attributes.0, none.as_ptr()) })?;
+    check(unsafe { libc::posix_spawnattr_setsigmask(&mut attributes.0, all.as_ptr()) })?;
     let stands = match standing {
         Standing::Session => libc::POSIX_SPAWN_SETSID,
         Standing::Group(group) => {
@@ -143,6 +145,7 @@ fn fork(path: &Path, args: &[&str], moves: Vec<(RawFd, OwnedFd)>, standing: Stan
     let mut command = Command::new(path);
     command.arg0(NAME.to_str().unwrap_or_default()).args(args).env_clear();
     let prepare = move || {
+        block_all_signals();
         match standing {
             Standing::Session => rustix::process::setsid().map(|_| ())?,
             Standing::Group(group) => rustix::process::setpgid(None, group.rustix())?,

@@ -11,7 +11,7 @@ use super::raw;
 use super::table;
 use super::terminal::leads_own_group;
 
-/// What helper and keepers ignore: they leave by end of file and by nothing else that can be ignored.
+/// What helper, keepers and guards ignore: they leave by end of file and by nothing else that can be ignored.
 pub(super) const IGNORED: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -23,9 +23,12 @@ pub(super) const IGNORED: [i32; 8] = [
     libc::SIGPIPE,
 ];
 
-fn ignore(signal: i32) {
-    // SAFETY: SIG_IGN; no code of ours runs on a signal.
-    unsafe { libc::signal(signal, libc::SIG_IGN) };
+/// Ignores these. Not in a runner: to ignore a signal discards what is pending, and one that was sent SIGTERM before
+/// this point would not end.
+pub fn ignore_signals() {
+    for signal in IGNORED {
+        let _ = raw::set_disposition(signal, libc::SIG_IGN);
+    }
 }
 
 /// Blocks every signal for this thread; returns what was blocked before. Helper and keepers run like this (SIGCHLD arrives
@@ -40,24 +43,30 @@ pub fn block_all_signals() -> libc::sigset_t {
     unsafe { before.assume_init() }
 }
 
+/// Whether a blocked signal was sent to this process and waits.
+pub fn is_pending(signal: i32) -> bool {
+    let mut set = MaybeUninit::zeroed();
+    // SAFETY: writes a whole set.
+    unsafe { libc::sigpending(set.as_mut_ptr()) };
+    // SAFETY: zeroed, which is the empty set, and then written by the call.
+    unsafe { libc::sigismember(set.as_ptr(), signal) == 1 }
+}
+
 /// Blocks these for this thread, and no others.
 pub(super) fn set_signal_mask(mask: &libc::sigset_t) {
     // SAFETY: a valid set; the old mask is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
-/// Takes on the state that every mode needs, whatever was inherited: dispositions (an ignored SIGCHLD would
-/// have the kernel reap our pins), mask, close-on-exec of nothing, subreaper, not dumpable. Closes every
+/// Takes on the state that every mode needs, whatever was inherited: mask, dispositions (an ignored SIGCHLD would
+/// have the kernel reap our pins), close-on-exec of nothing, subreaper, not dumpable. Closes every
 /// descriptor from `first_closed` on. Returns whether we are a subreaper.
 pub fn become_mode(first_closed: Option<u32>) -> bool {
+    block_all_signals();
     for signal in 1..=64 {
         // SIGKILL and SIGSTOP are always at their default, and say so.
-        let _ = raw::default_disposition(signal);
+        let _ = raw::set_disposition(signal, libc::SIG_DFL);
     }
-    for signal in IGNORED {
-        ignore(signal);
-    }
-    block_all_signals();
     if let Some(first) = first_closed {
         close_from(first);
     }
@@ -129,9 +138,11 @@ impl Default for Manners {
 }
 
 /// After the fork: subreaper is not inherited over fork (prctl(2)), dispositions, mask and dumpable are. The
-/// keeper leaves the helper's group, which the host's other tools may signal.
-pub fn become_keeper() -> bool {
-    let _ = rustix::process::setpgid(None, None);
+/// keeper leaves the helper's group, which the host's other tools may signal, unless its command is to be born there.
+pub fn become_keeper(stays_in_group: bool) -> bool {
+    if !stays_in_group {
+        let _ = rustix::process::setpgid(None, None);
+    }
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok()
 }
 
@@ -150,7 +161,27 @@ fn close_from(first: u32) {
     }
 }
 
-/// SIGCHLD as a descriptor (signalfd(2)). The signal must be blocked.
+/// What sent a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The kernel: the terminal, a timer, a child's end.
+    Kernel,
+    /// This process: SIGPIPE of a write of its own.
+    Ourselves,
+    /// Another process, which need not have a pid in our pid namespace.
+    Process,
+}
+
+/// A signal that was sent to this process.
+#[derive(Debug, Clone, Copy)]
+pub struct SignalInfo {
+    /// Which one.
+    pub signal: i32,
+    /// By what.
+    pub origin: Origin,
+}
+
+/// Signals as a descriptor (signalfd(2)). They must be blocked.
 pub struct SignalSource(OwnedFd);
 
 impl SignalSource {
@@ -172,13 +203,25 @@ impl SignalSource {
         Ok(SignalSource(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Takes one pending signal: its number and who sent it (0: the kernel).
-    pub fn take(&self) -> Option<(i32, i32)> {
+    /// Opens it for every signal that can be caught.
+    pub fn of_all() -> io::Result<SignalSource> {
+        // The kernel leaves out SIGKILL and SIGSTOP, the C library the two that are its own.
+        SignalSource::new(&(1..=64).collect::<Vec<_>>())
+    }
+
+    /// Takes one pending signal.
+    pub fn take(&self) -> Option<SignalInfo> {
         // signalfd_siginfo: ssi_signo at 0, ssi_code at 8, ssi_pid at 12.
         let mut info = [0u8; 128];
         let read = rustix::io::read(&self.0, &mut info).ok()?;
         let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
-        (read == info.len()).then(|| (word(0), if word(8) > 0 { 0 } else { word(12) }))
+        // The pid says nothing of the kernel: it is 0 as well for a process outside of our pid namespace (sigaction(2)).
+        let origin = match (word(8), word(12)) {
+            (1.., _) => Origin::Kernel,
+            (_, pid) if pid == std::process::id() as i32 => Origin::Ourselves,
+            _ => Origin::Process,
+        };
+        (read == info.len()).then(|| SignalInfo { signal: word(0), origin })
     }
 }
 
@@ -247,7 +290,7 @@ pub fn raise_default(signal: i32) {
         rustix::process::Resource::Core,
         rustix::process::Rlimit { current: Some(0), maximum: Some(0) },
     );
-    let _ = raw::default_disposition(signal);
+    let _ = raw::set_disposition(signal, libc::SIG_DFL);
     // SAFETY: a signal to ourselves, by raise(3), not by number.
     unsafe { libc::raise(signal) };
     // This one alone: of others that are waiting one could come first.

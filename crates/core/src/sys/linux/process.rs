@@ -230,6 +230,12 @@ pub fn stopped(pid: Pid) -> bool {
     matches!(waitid(libc::P_PID, pid.0 as u32, options), Ok(Some((_, libc::CLD_STOPPED))))
 }
 
+/// Takes the news that this child was continued.
+pub fn continued(pid: Pid) -> bool {
+    let options = libc::WCONTINUED | libc::WNOHANG | libc::__WALL;
+    matches!(waitid(libc::P_PID, pid.0 as u32, options), Ok(Some((_, libc::CLD_CONTINUED))))
+}
+
 /// The process group of a process, zombies included. An answer and no more: whoever signals by it pins first.
 pub fn group_of(pid: Pid) -> Option<Pid> {
     // SAFETY: no memory is involved, and nothing is signalled.

@@ -100,11 +100,11 @@ pub fn pin() -> isize {
     result
 }
 
-/// Sets a signal to its default, whichever it is: libc refuses the two that it keeps for itself, and posix_spawn(3)
-/// leaves those ignored. The negative of the errno is not negative here.
-pub fn default_disposition(signal: i32) -> Result<(), i32> {
-    // The kernel's struct sigaction is all zeroes for SIG_DFL without flags and mask, on both architectures.
-    let action = [0u64; 4];
+/// Sets a signal to SIG_DFL or SIG_IGN, whichever it is: libc refuses the two that it keeps for itself, and
+/// posix_spawn(3) leaves those ignored. The negative of the errno is not negative here.
+pub fn set_disposition(signal: i32, disposition: libc::sighandler_t) -> Result<(), i32> {
+    // The kernel's struct sigaction begins with the handler, on both architectures. No flags, no mask.
+    let action = [disposition as u64, 0, 0, 0];
     // SAFETY: a valid struct to read, none to write; eight bytes is the kernel's size of a signal set.
     let result =
         unsafe { syscall(libc::SYS_rt_sigaction, [signal as usize, action.as_ptr() as usize, 0, 8, 0, 0]) };

@@ -74,7 +74,7 @@ pub struct Plan {
     uid: Option<u32>,
     gid: Option<u32>,
     commitment: RawFd,
-    terminal_group: Option<Pid>,
+    stays_in_group: bool,
     gate: Option<Gate>,
     nohup: bool,
     wants_pin: bool,
@@ -92,8 +92,8 @@ pub struct Plan {
 pub struct Surroundings<'a> {
     /// Told the pid, once the group of that number exists.
     pub commitment: Option<&'a Commitment>,
-    /// The group to join, in place of a session and group of its own.
-    pub terminal_group: Option<Pid>,
+    /// It stays in the keeper's session and group, in place of one of its own.
+    pub stays_in_group: bool,
     /// Where the new process waits before it executes the program, in a group of its own.
     pub gate: Option<Gate>,
     /// SIGHUP stays ignored.
@@ -156,10 +156,10 @@ impl Plan {
             uid: spec.uid,
             gid: spec.gid,
             commitment: surroundings.commitment.map_or(-1, |commitment| commitment.as_fd().as_raw_fd()),
-            terminal_group: surroundings.terminal_group,
+            stays_in_group: surroundings.stays_in_group,
             gate: surroundings.gate,
             nohup: surroundings.nohup,
-            wants_pin: surroundings.terminal_group.is_none()
+            wants_pin: !surroundings.stays_in_group
                 && surroundings.gate.is_none()
                 && spec.background == holdfast_wire::Background::Keep,
             parent: std::process::id() as i32,
@@ -343,10 +343,10 @@ impl Child<'_> {
     fn prepare(&mut self) -> Result<(), Failure> {
         let plan = self.plan;
         let step = |step: Step| move |errno: Errno| Failure { step, errno };
-        let grouped = match (plan.terminal_group, &plan.gate) {
-            (None, None) => call(libc::SYS_setsid, [0; 6]),
-            (Some(group), _) => call(libc::SYS_setpgid, [0, group.raw() as usize, 0, 0, 0, 0]),
-            (None, Some(gate)) => {
+        let grouped = match &plan.gate {
+            None if plan.stays_in_group => Ok(0),
+            None => call(libc::SYS_setsid, [0; 6]),
+            Some(gate) => {
                 // First: the gate is to fall shut with the starting process alone.
                 let _ = call(libc::SYS_close, [gate.write as usize, 0, 0, 0, 0, 0]);
                 call(libc::SYS_setpgid, [0; 6])
@@ -384,9 +384,10 @@ impl Child<'_> {
                 .map_err(step(Step::Limits))?;
         }
         self.credentials().map_err(step(Step::Credentials))?;
-        let kept = |signal| signal == libc::SIGHUP && plan.nohup;
-        for signal in IGNORED.into_iter().filter(|&signal| !kept(signal)) {
-            raw::default_disposition(signal).map_err(step(Step::Helper))?;
+        for signal in IGNORED {
+            let stays_ignored = plan.nohup && signal == libc::SIGHUP;
+            let disposition = if stays_ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+            raw::set_disposition(signal, disposition).map_err(step(Step::Helper))?;
         }
         call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0])
             .map_err(step(Step::ParentDeath))?;
@@ -403,7 +404,7 @@ impl Child<'_> {
     fn wait_at(&self, gate: &Gate) -> Result<(), Errno> {
         // Handlers are the host's until exec: none may run when the mask is emptied before that.
         for signal in 1..=64 {
-            let _ = raw::default_disposition(signal);
+            let _ = raw::set_disposition(signal, libc::SIG_DFL);
         }
         let mut byte = 0u8;
         if call(libc::SYS_read, [gate.read as usize, (&raw mut byte) as usize, 1, 0, 0, 0])? != 1 {

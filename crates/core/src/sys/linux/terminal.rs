@@ -29,16 +29,49 @@ impl Terminal {
         Some(Terminal { fd, modes })
     }
 
-    /// Whether our group is the one in the foreground.
+    /// Whether our group is the one in the foreground. False if either is outside of our pid namespace, where they
+    /// cannot be compared.
     pub fn is_ours(&self) -> bool {
         let foreground = rustix::termios::tcgetpgrp(&self.fd).map(|group| group.as_raw_nonzero().get());
-        foreground.is_ok_and(|group| own_group().map(Pid::raw) == Some(group))
+        foreground.is_ok_and(|group| TerminalGroup::own() == TerminalGroup(group))
     }
 
-    /// Puts the modes back (SIGTTOU is blocked and ignored, so this also works from the background).
+    /// Puts the modes back (SIGTTOU is blocked, so this also works from the background).
     pub fn restore(&self) {
         let _ = rustix::termios::tcsetattr(&self.fd, OptionalActions::Drain, &self.modes);
     }
+}
+
+/// The group that a command shares with the process that was started in the terminal. Nothing is signalled by it, so it
+/// may be 1, as in a container, and 0 if its leader is outside of our pid namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TerminalGroup(i32);
+
+impl TerminalGroup {
+    /// Our own group.
+    pub fn own() -> TerminalGroup {
+        // SAFETY: cannot fail, and no memory is involved.
+        TerminalGroup(unsafe { libc::getpgrp() })
+    }
+
+    /// Whether a process is in it, zombies included.
+    pub fn has(self, pid: Pid) -> bool {
+        // SAFETY: no memory is involved, and nothing is signalled.
+        self.0 == unsafe { libc::getpgid(pid.raw()) }
+    }
+}
+
+/// Whether we lead a session: of its terminal's hang-up the kernel tells the leader alone.
+pub fn leads_session() -> bool {
+    // SAFETY: cannot fail, and no memory is involved.
+    let session = unsafe { libc::getsid(0) };
+    session == std::process::id() as i32
+}
+
+/// Moves to a session of our own, out of the terminal's. With a parent in the terminal's session the command's group
+/// would not count as orphaned when its shell is gone: ^Z would stop it for ever (setpgid(2), tty_ioctl(2)).
+pub fn leave_session() {
+    let _ = rustix::process::setsid();
 }
 
 /// Our own process group; None where it is outside of our pid namespace.
@@ -147,8 +180,10 @@ pub fn await_writable(fd: BorrowedFd<'_>, patience: Duration) -> bool {
     ready != Ok(0)
 }
 
-/// Stops this process, as a shell expects of a job.
-pub fn stop_ourselves() {
+/// Stops this process, as a shell expects of a job, until it is continued. False for process 1, which cannot be stopped
+/// from within its pid namespace.
+pub fn stop_ourselves() -> bool {
     // SAFETY: a signal to ourselves, by raise(3), not by number.
     unsafe { libc::raise(libc::SIGSTOP) };
+    std::process::id() != 1
 }
