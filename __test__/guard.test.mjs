@@ -462,6 +462,25 @@ test('a guard that is killed while it ends the group: the next one does it, with
   t.deepEqual(await host.do('return heard'), ['ready', 'SIGTERM'])
 })
 
+test('C80 a guard that is killed in the grace: what only it had found is not said to have ended', async (t) => {
+  const ignoresTerm = (pid) => ((BigInt(`0x${statusOf(pid, 'SigIgn')}`) >> 14n) & 1n) === 1n
+  const host = await guardHost(t, {
+    // One that ignores SIGTERM outside the group, and one in it.
+    start: shellOf(`(trap '' TERM; sleep 60; :) & setsid bash -c 'trap "" TERM; sleep 60; :' & sleep 60`),
+    count: 6,
+    isSettled: (pids) => pids.filter(ignoresTerm).length === 4,
+  })
+  await host.do('group.end({ grace: 60_000 })')
+  await until(() => !isAlive(host.leader), 'the end of the leader, by the first signal')
+  process.kill(host.guard, 'SIGKILL')
+  const report = await host.do('return group.end({ grace: 0 })')
+  t.like(report, { outcome: 'unconfirmed', by: 'guard', reason: 'end', notice: notices.end }, JSON.stringify(report))
+  const left = host.others()
+  t.is(left.length, 2)
+  for (const pid of left) killMarked(pid, host.mark)
+  await until(() => host.others().length === 0, 'the end of all')
+})
+
 test('a guard that is killed before it has let the group go: the next one does', async (t) => {
   const host = await guardHost(t, TWO)
   const report = await host.do(`process.kill(${host.guard}, 'SIGKILL'); return group.release()`)

@@ -5,12 +5,15 @@
  *
  *   guard to host   ready <held>       pin, pidfd or members: by what it holds the group
  *                   refused <why>      instead of ready: it cannot hold it
+ *                   ending             before its first signal
  *                   leftover <pid> <name>, survivor <pid> <name>
  *                   <outcome> <reason> <microseconds> <leftovers>     the last line
  *   host to guard   end <signal> <milliseconds to SIGKILL>, release; the end of the pipe is the host's death
  *
  * A guard that leaves without its last line has died, and another one takes its place. When that cannot be, nobody
- * watches the group any more, and the report says `unconfirmed`.
+ * watches the group any more, and the report says `unconfirmed`. It does so as well when the lost guard had begun the
+ * end: its first signal may have taken the parents by which it had found what left the group, and the next guard does
+ * not find that.
  */
 import { AsyncResource } from 'node:async_hooks'
 import type { EndReport, Guard, ProcessInfo } from '../index'
@@ -51,6 +54,7 @@ const LONGEST_LINE = 4096
 const READY = /^ready (pin|pidfd|members)$/
 const REFUSED = /^refused (\S+)$/
 const PROCESS = /^(leftover|survivor) (\d+) (.*)$/
+const ENDING = 'ending'
 const LAST = /^(ended|unconfirmed|survivors|refused|released) (exit|end|release|host-gone) (\d+) (\d+)$/
 
 /** @see the declaration in index.d.ts. What is thrown in here rejects; nothing is awaited before the guard is started. */
@@ -153,6 +157,8 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
   private short = 0
   private ending: Ending | undefined
   private wantsRelease = false
+  /** A guard was lost that had begun the end, and with it what it had found. */
+  private hasLostFound = false
   private isHolding = false
   private settle!: (report: EndReport) => void
   private readonly settled = new Promise<EndReport>((resolve) => {
@@ -189,6 +195,11 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
 
   onReport(report: EndReport): void {
     if (report.reason === 'end' && this.ending?.by === 'abort') report.reason = 'abort'
+    if (this.hasLostFound) {
+      if (report.outcome === 'ended') report.outcome = 'unconfirmed'
+      // The leader may have ended by the lost guard's first signal.
+      if (report.reason === 'exit') report.reason = this.ending?.by ?? 'exit'
+    }
     this.over(report)
   }
 
@@ -200,6 +211,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
       this.giveUp(guardWithoutHelper(this.wishes.pid, messages.GUARD_LOST.silent))
       return
     }
+    if (this.guard.isEnding) this.hasLostFound = true
     debug(messages.debugGuardLost(this.group))
     const { pid, helper, sweep } = this.wishes
     const start = native.guardAgain(environment, helper, this.leader, sweep, GRACE)
@@ -325,6 +337,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
 /** One guard: its lines. It tells its group of one end, once. */
 class GuardProcess implements Sink {
   isReady = false
+  isEnding = false
   private readonly startedAt = clock()
   private isOpen = true
   private readonly pipe: Pipe
@@ -404,6 +417,8 @@ class GuardProcess implements Sink {
     } else if (why !== undefined && !this.isReady) {
       this.close()
       this.group.onRefused(why)
+    } else if (line === ENDING && this.isReady) {
+      this.isEnding = true
     } else if (name !== undefined && this.isReady) {
       const list = kind === 'survivor' ? this.survivors : this.leftovers
       list.push({ pid: Number(pid), name: Buffer.from(name, 'latin1').toString() })

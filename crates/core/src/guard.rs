@@ -5,7 +5,7 @@
 //! ([`Hold`]): standard input is the host's word, and its end the host's; standard output carries the answer.
 //!
 //! Lines from the host: `end <signal> <grace in ms>` and `release`. Lines to it: `ready <pin|pidfd|members>` or
-//! `refused <why>`, and at the end any number of `leftover <pid> <name>` and `survivor <pid> <name>`, then
+//! `refused <why>`, `ending` before the first signal, and at the end any number of `leftover <pid> <name>` and `survivor <pid> <name>`, then
 //! `<outcome> <reason> <proof in microseconds> <leftovers in all>`. The exit status says the outcome as well.
 
 use std::ffi::OsString;
@@ -308,6 +308,8 @@ impl Guard {
 
     /// The ladder, and the report of it. The exit status.
     fn end(&mut self, ladder: &Ladder) -> u8 {
+        // Before anything is signalled: what is found from here on is lost with us.
+        tell("ending\n");
         self.group.begin();
         if !ladder.grace.is_zero() && ladder.signal != libc::SIGKILL {
             self.ask_to_end(ladder.signal, Instant::now() + ladder.grace);

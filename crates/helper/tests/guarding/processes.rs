@@ -246,6 +246,7 @@ pub struct Report {
 impl Report {
     pub fn new(code: Option<i32>, lines: &[String]) -> Report {
         let [named @ .., last] = lines else { panic!("no last word, status {code:?}") };
+        let named = named.strip_prefix(&["ending".to_owned()]).unwrap_or(named);
         let list = |word: &str| -> Vec<i32> {
             let numbers = named.iter().filter_map(|line| line.strip_prefix(word));
             numbers.map(|rest| rest.trim_start().split(' ').next().unwrap().parse().unwrap()).collect()
