@@ -55,6 +55,63 @@ test("endAll() with scope 'process' ends another thread's calls, and tells of th
   await worker.terminate()
 })
 
+test("C79 a worker that asked endAll({ scope: 'process' }) is terminated: another one is told of no end that did not happen", async (t) => {
+  const path = createRequire(import.meta.url).resolve('../dist/index.js')
+  const host = startHost(`
+    const { Worker } = require('node:worker_threads')
+    // More than rest before they are used again.
+    const CALLS = 100
+    const script = 'trap "" TERM; echo up; read line'
+    const calls = Array.from({ length: CALLS }, () => spawn('sh', ['-c', script], { grace: 60_000 }))
+    await Promise.all(calls.map(({ stdout }) => new Promise((resolve) => stdout.once('data', resolve))))
+    const ask = async () => {
+      const worker = new Worker(\`
+        const { parentPort } = require('node:worker_threads')
+        const { endAll } = require(${JSON.stringify(path)})
+        let told = 0
+        const original = Promise.all
+        Promise.all = (all) => {
+          for (const one of all) one.then(() => told++)
+          return original.call(Promise, all)
+        }
+        endAll({ scope: 'process' })
+        setImmediate(() => parentPort.postMessage('asked'))
+        parentPort.on('message', () => parentPort.postMessage(told))
+      \`, { eval: true })
+      const next = () => new Promise((resolve) => worker.once('message', resolve))
+      await next()
+      const told = () => {
+        worker.postMessage('?')
+        return next()
+      }
+      return { told, terminate: () => worker.terminate() }
+    }
+    const first = await ask()
+    await first.terminate()
+    // Takes some of its numbers, so that the second one's for a call are not the first one's for the same call.
+    await run('true')
+    const second = await ask()
+    const counts = []
+    for (const [index, call] of calls.entries()) {
+      call.kill('SIGKILL')
+      await call.ended
+      let told
+      do { told = await second.told() } while (told <= index)
+      counts.push(told)
+    }
+    report(counts)
+    await second.terminate()
+    process.exit(0)
+  `)
+  t.teardown(() => host.kill())
+  const counts = await host.next()
+  t.deepEqual(
+    counts,
+    Array.from(counts, (_, index) => index + 1),
+  )
+  t.is(counts.length, 100)
+})
+
 test('workers that share and change the environment do not disturb a start', async (t) => {
   const host = startHost(`
     const { Worker, SHARE_ENV } = require('node:worker_threads')

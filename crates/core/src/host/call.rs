@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use holdfast_wire::{
@@ -18,7 +18,7 @@ use holdfast_wire::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::lock;
+use super::{Observer, lock};
 use super::plain::Plain;
 use super::pool::{KeeperEnd, KeeperId, Pool, Refusal};
 use crate::brood::BUDGET;
@@ -83,8 +83,8 @@ pub struct Call {
     reusable: bool,
     /// The end, once it is there.
     over: Option<EndFacts>,
-    /// Numbers of other environments that wait for it.
-    pub observers: Vec<u32>,
+    /// Of other environments, which wait for it.
+    pub observers: Vec<Weak<Observer>>,
     events: VecDeque<Event>,
 }
 
@@ -154,9 +154,14 @@ impl Call {
         self.over.is_some()
     }
 
-    /// What its observers are told: a call that its environment took along was not seen to end.
-    pub fn facts(&self) -> EndFacts {
-        self.over.clone().unwrap_or_else(|| facts(Outcome::Unconfirmed, Reason::HostGone))
+    /// The end, once it is there.
+    pub fn facts(&self) -> Option<&EndFacts> {
+        self.over.as_ref()
+    }
+
+    /// Its environment is gone, and has taken it along: its end will not be seen.
+    pub fn abandon(&mut self) {
+        self.over.get_or_insert_with(|| facts(Outcome::Unconfirmed, Reason::HostGone));
     }
 
     pub fn take_events(&mut self) -> Vec<Event> {

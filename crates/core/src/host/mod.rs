@@ -5,7 +5,7 @@
 //! has to be waited for is watched by one thread ([`reactor`]), which reads nothing itself: it says which number is
 //! ready, and the environment (a JavaScript thread) that owns the number reads.
 //!
-//! Locks are taken in the order call, pool, reactor.
+//! Locks are taken in the order call, observers, pool, reactor; that of the calls' table alone.
 
 mod call;
 mod guards;
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use holdfast_wire::{Background, EndFacts, Mechanism, NO_DESCRIPTOR, Spec, Step, ToKeeper};
@@ -96,9 +96,16 @@ pub struct Host {
     reactor: Arc<Reactor>,
     pool: Arc<Mutex<Pool>>,
     calls: Mutex<HashMap<u32, Arc<Mutex<Call>>>>,
-    /// Ends of other environments' calls, by the number of who waits for it.
-    observed: Mutex<HashMap<u32, EndFacts>>,
+    /// Those who wait for the end of another environment's call, by the handle that each was given.
+    observers: Mutex<HashMap<u32, Arc<Observer>>>,
     leaders: Mutex<Leaders>,
+}
+
+/// Waits for the end of another environment's call. The call refers to it weakly and not by its handle: a handle is used
+/// again once the environment that owned it is gone.
+pub struct Observer {
+    handle: u32,
+    facts: Mutex<Option<EndFacts>>,
 }
 
 /// Of guarded groups.
@@ -131,7 +138,7 @@ impl Host {
                 reactor,
                 pool,
                 calls: Mutex::default(),
-                observed: Mutex::default(),
+                observers: Mutex::default(),
                 leaders: Mutex::default(),
             };
             let _ = HOST.set(host);
@@ -148,9 +155,13 @@ impl Host {
     pub fn detach(&self, env: EnvId) {
         self.forget_leaders_of(env);
         for number in self.reactor.detach(env) {
+            lock(&self.observers).remove(&number);
             let call = lock(&self.calls).remove(&number);
+            // Nothing is known by it any more: from here on it may be another thread's.
+            self.reactor.remove(number);
             if let Some(call) = call {
                 let mut call = lock(&call);
+                call.abandon();
                 self.tell_observers(&mut call);
                 call.give_back(false, &mut lock(&self.pool));
             }
@@ -289,9 +300,7 @@ impl Host {
     /// What has arrived for a call. With `ended` its number is free.
     pub fn receive(&self, number: u32) -> Vec<Event> {
         let Some(call) = self.call(number) else {
-            let Some(facts) = lock(&self.observed).remove(&number) else { return Vec::new() };
-            self.reactor.remove(number);
-            return vec![Event::Ended(facts)];
+            return self.observed(number).map(Event::Ended).into_iter().collect();
         };
         let mut call = lock(&call);
         call.receive(&self.pool);
@@ -305,8 +314,8 @@ impl Host {
     }
 
     fn forget(&self, number: u32, call: &mut Call) {
-        let watched = self.reactor.release(number);
         lock(&self.calls).remove(&number);
+        let watched = self.reactor.release(number);
         self.tell_observers(call);
         call.give_back(watched, &mut lock(&self.pool));
     }
@@ -327,24 +336,26 @@ impl Host {
 
     /// Hands a signal to the keeper. False when the call has ended.
     pub fn signal(&self, number: u32, signal: i32, group: bool) -> bool {
-        if let Some(call) = self.call(number)
-            && let Some(plain) = lock(&call).plain()
-        {
+        let Some(call) = self.call(number) else { return false };
+        let mut call = lock(&call);
+        if let Some(plain) = call.plain() {
             return plain.signal(signal, group);
         }
-        self.post(number, |bytes| ToKeeper::put_signal(bytes, signal, group), Vec::new())
+        self.post(number, &mut call, |bytes| ToKeeper::put_signal(bytes, signal, group), Vec::new())
     }
 
     /// Starts the ladder; -1 stands for the call's own. False when the call has ended.
     pub fn end(&self, number: u32, signal: i32, grace: i64) -> bool {
-        if let Some(call) = self.call(number)
-            && let Some(plain) = lock(&call).plain()
-        {
+        self.call(number).is_some_and(|call| self.end_call(number, &mut lock(&call), signal, grace))
+    }
+
+    fn end_call(&self, number: u32, call: &mut Call, signal: i32, grace: i64) -> bool {
+        if let Some(plain) = call.plain() {
             plain.end(signal, grace);
             self.reactor.set_timer(number, plain.next_time());
             return true;
         }
-        self.post(number, |bytes| ToKeeper::put_end(bytes, signal, grace), Vec::new())
+        self.post(number, call, |bytes| ToKeeper::put_end(bytes, signal, grace), Vec::new())
     }
 
     /// Starts the ladder of every other environment's calls. For each a number whose [`receive`](Host::receive) gives
@@ -358,42 +369,56 @@ impl Host {
             let Some(call) = self.call(number) else { continue };
             let mut call = lock(&call);
             if !call.is_over() {
-                let observer = self.reactor.add(env, None);
-                call.observers.push(observer);
-                waiting.push(observer);
-                drop(call);
-                self.end(number, signal, grace);
+                let handle = self.reactor.add(env, None);
+                let observer = Arc::new(Observer { handle, facts: Mutex::default() });
+                call.observers.push(Arc::downgrade(&observer));
+                lock(&self.observers).insert(handle, observer);
+                waiting.push(handle);
+                self.end_call(number, &mut call, signal, grace);
             }
         }
         waiting
     }
 
     fn tell_observers(&self, call: &mut Call) {
-        for observer in std::mem::take(&mut call.observers) {
-            lock(&self.observed).insert(observer, call.facts());
-            self.reactor.notify(observer);
+        // Those whose environment is gone are gone with it.
+        for observer in std::mem::take(&mut call.observers).iter().filter_map(Weak::upgrade) {
+            *lock(&observer.facts) = call.facts().cloned();
+            self.reactor.notify(observer.handle);
         }
+    }
+
+    /// The end that this handle's observer has been told of. Then its handle is free.
+    fn observed(&self, handle: u32) -> Option<EndFacts> {
+        let mut observers = lock(&self.observers);
+        let facts = lock(&observers.get(&handle)?.facts).take()?;
+        observers.remove(&handle);
+        self.reactor.remove(handle);
+        Some(facts)
     }
 
     /// The call's first process is a starter: it passes on what it is sent. False when the call has ended.
     pub fn has_starter(&self, number: u32) -> bool {
-        self.post(number, ToKeeper::put_starter, Vec::new())
+        let Some(call) = self.call(number) else { return false };
+        self.post(number, &mut lock(&call), ToKeeper::put_starter, Vec::new())
     }
 
     /// Gives read ends to the keeper; the host's copies are closed when it has answered.
     pub fn hand_over(&self, number: u32, pipes: &[u32]) -> bool {
         let copies: Option<Vec<OwnedFd>> =
             pipes.iter().map(|&pipe| self.reactor.get(pipe)?.try_clone().ok()).collect();
-        let Some(copies) = copies else { return false };
+        let (Some(copies), Some(call)) = (copies, self.call(number)) else { return false };
         let count = copies.len() as u32;
-        self.post(number, |bytes| ToKeeper::put_hand_over(bytes, count), copies)
+        self.post(number, &mut lock(&call), |bytes| ToKeeper::put_hand_over(bytes, count), copies)
     }
 
-    fn post(&self, number: u32, put: impl FnOnce(&mut Vec<u8>), descriptors: Vec<OwnedFd>) -> bool {
-        let Some(call) = self.call(number) else {
-            return false;
-        };
-        let mut call = lock(&call);
+    fn post(
+        &self,
+        number: u32,
+        call: &mut Call,
+        put: impl FnOnce(&mut Vec<u8>),
+        descriptors: Vec<OwnedFd>,
+    ) -> bool {
         let mut bytes = Vec::new();
         put(&mut bytes);
         if !call.post(bytes, descriptors) {

@@ -206,20 +206,15 @@ impl Reactor {
         id
     }
 
-    /// Forgets an environment. Returns its numbers, all closed.
+    /// Forgets an environment: nothing is told to it any more. Returns its numbers, which nobody else gets before they
+    /// are removed.
     pub fn detach(&self, env: EnvId) -> Vec<u32> {
-        lock(&self.table).envs.remove(&env);
-        let owned: Vec<u32> = {
-            let table = lock(&self.table);
-            let of_env = |(number, entry): (usize, &Option<Entry>)| {
-                entry.as_ref().is_some_and(|entry| entry.env == env).then_some(number as u32)
-            };
-            table.entries.iter().enumerate().filter_map(of_env).collect()
+        let mut table = lock(&self.table);
+        table.envs.remove(&env);
+        let of_env = |(number, entry): (usize, &Option<Entry>)| {
+            entry.as_ref().is_some_and(|entry| entry.env == env).then_some(number as u32)
         };
-        for &number in &owned {
-            self.remove(number);
-        }
-        owned
+        table.entries.iter().enumerate().filter_map(of_env).collect()
     }
 
     pub fn take(&self, env: EnvId) -> Vec<u32> {
