@@ -18,7 +18,7 @@ import { debugUncontained } from './messages'
 import { type CallEvent, Place } from './native'
 import { notices } from './notices'
 import { END, END_ALL, optionsOf, type Values } from './options'
-import { Pipe } from './pipe'
+import { discard, Pipe } from './pipe'
 import { enter, environment, hold, letGo, native, open, setHeard, unwatch, type Watcher, watch } from './reactor'
 import type { PipeWritable } from './streams'
 
@@ -241,7 +241,11 @@ export abstract class Call extends AsyncResource implements Watcher {
         this.onExited(event.code < 0 ? null : event.code, event.signal < 0 ? null : signalName(event.signal))
         break
       case 'taken':
-        for (const pipe of this.pipes) if (pipe?.handedOver) this.closeHandedOver(pipe)
+        for (const pipe of this.pipes) {
+          if (!pipe?.handedOver) continue
+          if (event.pipes) this.closeHandedOver(pipe)
+          else discard(pipe, () => this.closeHandedOver(pipe))
+        }
         // What was kept runs until end() or the host's death.
         this.forgetSignal()
         if (event.mechanism === 'none') this.tellUncontained()

@@ -44,8 +44,11 @@ export type CallEvent =
    * keeper was lost and the status is unknown. Times in milliseconds, maxRss in bytes.
    */
   | { kind: 'exited'; code: number; signal: number; userTime: number; systemTime: number; maxRss: number }
-  /** The keeper has taken the pipes of handOver(); the host's copies are to be closed. `mechanism` holds what runs on. */
-  | { kind: 'taken'; mechanism: 'subreaper' | 'group' | 'none' }
+  /**
+   * The answer to handOver(): `mechanism` holds what runs on. `pipes` true: the keeper drains the pipes, the host's are
+   * to be closed. false: it could not take them, they are to be read here.
+   */
+  | { kind: 'taken'; mechanism: 'subreaper' | 'group' | 'none'; pipes: boolean }
   /** The last event of a call. The call's number is free afterwards. */
   | {
       kind: 'ended'

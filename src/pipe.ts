@@ -6,7 +6,7 @@
  */
 import type { AsyncResource } from 'node:async_hooks'
 import { systemError } from './errors'
-import { setImmediate } from './globals'
+import { setImmediate, setTimeout } from './globals'
 import { stdinClosed } from './messages'
 import { Ready } from './native'
 import { enter, native, throwLater, unwatch, type Watcher, watch } from './reactor'
@@ -205,6 +205,22 @@ export class Reader {
 
 function resume(reader: Reader): void {
   enter(reader, reader.resumed)
+}
+
+/**
+ * Reads a pipe of a kept command for as long as this process lives, and drops what it reads: a block in a millisecond.
+ * It does not keep the loop alive. (By an immediate without a reference the loop would not be woken.)
+ */
+export function discard(pipe: Pipe, onEnd: () => void): void {
+  const more = () => reader.more()
+  const reader = new Reader(pipe, {
+    received() {
+      setTimeout(more, 1).unref()
+      return false
+    },
+    finished: onEnd,
+  })
+  more()
 }
 
 type Done = (error?: Error | null) => void

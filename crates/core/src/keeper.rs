@@ -20,7 +20,7 @@ use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
 use crate::group::{GroupEnd, Hold, Live, end_pinned_group};
 use crate::runner::ENDS;
-use crate::socket::{self, Received};
+use crate::socket::{self, Outbox, Received};
 use crate::sys::{
     self, ChildrenFile, Failure, Group, MOST_PLACES, Manners, Pid, Plan, Sender, SignalSource, Stack,
     Surroundings, TerminalGroup,
@@ -31,6 +31,10 @@ const HOLD_BACK: Duration = Duration::from_millis(1);
 
 /// Interval between further SIGKILLs to survivors.
 pub const AGAIN: Duration = Duration::from_secs(1);
+
+/// Read from a drained pipe in one turn, at most: a process that writes without pause must not keep the keeper from
+/// what else there is to do.
+const DRAINED_IN_A_TURN: usize = 64 * 1024;
 
 /// Without a subreaper the group is looked at so often, when it may be over.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -64,7 +68,9 @@ pub fn keep(setup: Setup) -> std::io::Result<bool> {
         setup,
         inbox: Decoder::default(),
         descriptors: Vec::new(),
+        cut: false,
         outbox: Vec::new(),
+        unsent: Outbox::default(),
         host_gone: false,
         is_last: false,
         lost_host: false,
@@ -86,7 +92,12 @@ struct Keeper {
     inbox: Decoder,
     /// Received and not yet asked for.
     descriptors: Vec<OwnedFd>,
+    /// Descriptors were cut off on their way, for want of a free one here.
+    cut: bool,
+    /// Frames of this turn.
     outbox: Vec<u8>,
+    /// Frames that the socket has not taken yet.
+    unsent: Outbox,
     host_gone: bool,
     /// The host starts no further call here.
     is_last: bool,
@@ -180,7 +191,7 @@ impl Keeper {
         self.proceed(ready.drained);
         self.flush();
         // Not before the report is on its way: whoever finds us dead and idle reports nothing.
-        if self.call.is_none() && self.setup.slot.get() != Class::Idle {
+        if self.call.is_none() && self.unsent.is_empty() && self.setup.slot.get() != Class::Idle {
             self.setup.slot.set(Class::Idle);
             self.manners.stand_back();
         }
@@ -205,12 +216,17 @@ impl Keeper {
 
     fn wait(&self, wait: Option<Duration>) -> Ready {
         let mut sources: Vec<PollFd<'_>> = Vec::with_capacity(4);
-        fn watch<'a>(sources: &mut Vec<PollFd<'a>>, fd: BorrowedFd<'a>) -> usize {
-            sources.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        fn watch_for<'a>(sources: &mut Vec<PollFd<'a>>, fd: BorrowedFd<'a>, flags: PollFlags) -> usize {
+            sources.push(PollFd::from_borrowed_fd(fd, flags));
             sources.len() - 1
         }
+        fn watch<'a>(sources: &mut Vec<PollFd<'a>>, fd: BorrowedFd<'a>) -> usize {
+            watch_for(sources, fd, PollFlags::IN)
+        }
         let children = watch(&mut sources, self.children.as_fd());
-        let control = (!self.host_gone).then(|| watch(&mut sources, self.setup.control.as_fd()));
+        let writes = if self.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+        let control = (!self.host_gone)
+            .then(|| watch_for(&mut sources, self.setup.control.as_fd(), PollFlags::IN | writes));
         let lifeline = match &self.setup.lifeline {
             Some(fd) if !self.host_gone => Some(watch(&mut sources, fd.as_fd())),
             _ => None,
@@ -257,6 +273,7 @@ impl Keeper {
                 Received::Truncated(count) => {
                     self.inbox.feed(&bytes[..count]);
                     self.descriptors.clear();
+                    self.cut = true;
                 }
             }
         }
@@ -298,10 +315,15 @@ impl Keeper {
                 call.climb(Reason::End, signal, grace);
             }
             (ToKeeper::HandOver { count }, Some(call)) => {
-                let there = self.descriptors.len() >= count as usize;
-                let count = if there { count as usize } else { self.descriptors.len() };
-                call.drained.extend(self.descriptors.drain(..count));
-                FromKeeper::Taken(mechanism).put(&mut self.outbox);
+                // All of them or none: what the host closes for an answer must have a reader here.
+                if self.descriptors.len() < count as usize {
+                    self.descriptors.clear();
+                    self.cut = false;
+                    FromKeeper::NotTaken(mechanism).put(&mut self.outbox);
+                } else {
+                    call.drained.extend(self.descriptors.drain(..count as usize));
+                    FromKeeper::Taken(mechanism).put(&mut self.outbox);
+                }
             }
         }
     }
@@ -310,7 +332,8 @@ impl Keeper {
         let wanted = spec.descriptors as usize;
         if self.descriptors.len() < wanted {
             self.descriptors.clear();
-            return self.refuse(Step::Stdio, libc::EBADF);
+            let errno = if std::mem::take(&mut self.cut) { libc::EMFILE } else { libc::EBADF };
+            return self.refuse(Step::Stdio, errno);
         }
         let descriptors: Vec<OwnedFd> = self.descriptors.drain(..wanted).collect();
         if spec.places().len() > MOST_PLACES {
@@ -438,13 +461,12 @@ impl Keeper {
     }
 
     fn flush(&mut self) {
-        if self.outbox.is_empty() {
-            return;
+        let frames = std::mem::take(&mut self.outbox);
+        if !frames.is_empty() {
+            self.unsent.push(frames, Vec::new());
         }
-        // A few hundred bytes a call, into a socket that takes 200 KiB. If it does not go, the host is lost or
-        // will see the end of the socket; neither is concluded here.
-        let _ = socket::send(self.setup.control.as_fd(), &self.outbox, &[]);
-        self.outbox.clear();
+        // A failure is no conclusion: the host's end is read from the socket.
+        let _ = self.unsent.flush(self.setup.control.as_fd());
     }
 }
 
@@ -677,12 +699,12 @@ impl Call {
         Some(facts)
     }
 
-    /// Reads what kept processes print, and forgets it.
+    /// Reads what kept processes print, and forgets it. What is left is read in the next turn.
     fn drain(&mut self) {
         let mut bytes = [0; 4096];
         self.drained.retain(|fd| {
             let mut source = [PollFd::new(fd, PollFlags::IN)];
-            loop {
+            for _ in 0..DRAINED_IN_A_TURN / bytes.len() {
                 let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
                 match rustix::event::poll(&mut source, Some(&now)) {
                     Ok(0) => return true,
@@ -696,6 +718,7 @@ impl Call {
                     Err(_) => return true,
                 }
             }
+            true
         });
     }
 }

@@ -467,7 +467,7 @@ impl Runner {
                 FromKeeper::Started => {
                     sys::let_go_of_stdio(&self.inherited, self.stand.lets_go_of_stderr);
                 }
-                FromKeeper::Taken(_) => (),
+                FromKeeper::Taken(_) | FromKeeper::NotTaken(_) => (),
                 FromKeeper::Failed { step, errno, .. } => self.failure = Some((step, errno)),
                 FromKeeper::Exited { exit, .. } => self.exit = Some(exit),
                 // Until somebody continues us, and with us our group.

@@ -96,12 +96,25 @@ fn receive_with_sender(
 }
 
 /// Frames on their way out. What the socket does not take at once goes when it is writable again.
-#[derive(Default)]
-pub struct Outbox(VecDeque<(Vec<u8>, Vec<OwnedFd>)>);
+pub struct Outbox<F = OwnedFd>(VecDeque<(Vec<u8>, Vec<F>)>);
 
-impl Outbox {
+impl<F> Default for Outbox<F> {
+    fn default() -> Self {
+        Outbox(VecDeque::new())
+    }
+}
+
+/// The other end lives, and takes it later.
+fn is_passing(error: &io::Error) -> bool {
+    let errno = error.raw_os_error();
+    // Too many descriptors on their way (unix(7)), or no memory for a buffer at this moment.
+    let passing = [libc::ETOOMANYREFS, libc::ENOBUFS, libc::ENOMEM];
+    error.kind() == io::ErrorKind::WouldBlock || errno.is_some_and(|errno| passing.contains(&errno))
+}
+
+impl<F: AsFd> Outbox<F> {
     /// Adds frames, and the descriptors that travel with their first byte.
-    pub fn push(&mut self, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) {
+    pub fn push(&mut self, bytes: Vec<u8>, descriptors: Vec<F>) {
         self.0.push_back((bytes, descriptors));
     }
 
@@ -122,9 +135,7 @@ impl Outbox {
                         self.0.pop_front();
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // Too many descriptors are on their way already (unix(7)): later.
-                Err(error) if error.raw_os_error() == Some(libc::ETOOMANYREFS) => return Ok(()),
+                Err(error) if is_passing(&error) => return Ok(()),
                 Err(error) => {
                     self.0.clear();
                     return Err(error);

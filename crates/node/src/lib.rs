@@ -132,6 +132,7 @@ pub struct CallEvent {
     pub signal: Option<i32>,
     pub outcome: Option<&'static str>,
     pub mechanism: Option<&'static str>,
+    pub pipes: Option<bool>,
     pub by: Option<&'static str>,
     pub reason: Option<&'static str>,
     pub leftovers: Option<Vec<Process>>,
@@ -182,7 +183,9 @@ fn convert(event: Event) -> CallEvent {
             };
             with_usage(CallEvent { kind: "exited", code: Some(code), signal: Some(signal), ..none }, usage)
         }
-        Event::Taken(mechanism) => CallEvent { kind: "taken", mechanism: Some(mechanism.as_str()), ..none },
+        Event::Taken { mechanism, pipes } => {
+            CallEvent { kind: "taken", mechanism: Some(mechanism.as_str()), pipes: Some(pipes), ..none }
+        }
         Event::Ended(facts) => with_usage(
             CallEvent {
                 kind: "ended",

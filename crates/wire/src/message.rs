@@ -22,6 +22,7 @@ pub(crate) mod kind {
     pub const TAKEN: u8 = 21;
     pub const ENDED: u8 = 22;
     pub const STOPPED: u8 = 23;
+    pub const NOT_TAKEN: u8 = 24;
 
     pub const WANT: u8 = 32;
 
@@ -382,6 +383,8 @@ pub enum FromKeeper {
     },
     /// The handed-over pipes are drained from now on, and this holds what runs on.
     Taken(Mechanism),
+    /// The handed-over pipes were cut off on their way: the host keeps them. This holds what runs on.
+    NotTaken(Mechanism),
     /// The call's last message.
     Ended(EndFacts),
     /// The first process was stopped (in a terminal's group only).
@@ -404,6 +407,7 @@ impl FromKeeper {
                 FromKeeper::Exited { exit, usage: Usage::read(&mut reader)? }
             }
             kind::TAKEN => FromKeeper::Taken(Mechanism::read(&mut reader)?),
+            kind::NOT_TAKEN => FromKeeper::NotTaken(Mechanism::read(&mut reader)?),
             kind::ENDED => FromKeeper::Ended(EndFacts::read(&mut reader)?),
             kind::STOPPED => FromKeeper::Stopped,
             other => return Err(Error::UnknownKind(other)),
@@ -430,6 +434,9 @@ impl FromKeeper {
                 usage.put(into);
             }),
             FromKeeper::Taken(mechanism) => put_frame(into, kind::TAKEN, |into| into.push(*mechanism as u8)),
+            FromKeeper::NotTaken(mechanism) => {
+                put_frame(into, kind::NOT_TAKEN, |into| into.push(*mechanism as u8));
+            }
             FromKeeper::Ended(facts) => put_frame(into, kind::ENDED, |into| facts.put(into)),
             FromKeeper::Stopped => put_frame(into, kind::STOPPED, |_| ()),
         }

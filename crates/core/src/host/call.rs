@@ -52,8 +52,13 @@ pub enum Event {
     },
     /// The first process ended; None when nobody can know how.
     Exited(Option<Exit>, Usage),
-    /// The keeper drains the pipes, and holds what runs on by this.
-    Taken(Mechanism),
+    /// The keeper holds what runs on by this; it drains the pipes, unless they were cut off on their way.
+    Taken {
+        /// What holds it.
+        mechanism: Mechanism,
+        /// The keeper has the pipes. If not, they are still to be read here.
+        pipes: bool,
+    },
     /// The last one.
     Ended(EndFacts),
 }
@@ -69,7 +74,7 @@ pub struct Call {
     plain: Option<Plain>,
     best_effort: bool,
     changed_socket: bool,
-    outbox: Outbox,
+    outbox: Outbox<Arc<OwnedFd>>,
     /// Said before the keeper has committed itself: to be said again to the next one.
     said: Vec<u8>,
     began: Instant,
@@ -288,7 +293,7 @@ impl Call {
     }
 
     /// Queues a message. False when the call has ended or its keeper is gone.
-    pub fn post(&mut self, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) -> bool {
+    pub fn post(&mut self, bytes: Vec<u8>, descriptors: Vec<Arc<OwnedFd>>) -> bool {
         let Some(keeper) = self.keeper.as_ref().filter(|_| self.over.is_none() && self.lost.is_none()) else {
             return false;
         };
@@ -432,7 +437,10 @@ impl Call {
                 self.exited = true;
                 self.events.push_back(Event::Exited(Some(exit), usage));
             }
-            FromKeeper::Taken(mechanism) => self.events.push_back(Event::Taken(mechanism)),
+            FromKeeper::Taken(mechanism) => self.events.push_back(Event::Taken { mechanism, pipes: true }),
+            FromKeeper::NotTaken(mechanism) => {
+                self.events.push_back(Event::Taken { mechanism, pipes: false });
+            }
             FromKeeper::Stopped => (),
             FromKeeper::Ended(facts) => {
                 self.look_at_commitment();

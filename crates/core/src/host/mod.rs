@@ -403,13 +403,12 @@ impl Host {
         self.post(number, &mut lock(&call), ToKeeper::put_starter, Vec::new())
     }
 
-    /// Gives read ends to the keeper; the host's copies are closed when it has answered.
+    /// Gives read ends to the keeper; the host's are closed when it has taken them. Needs no free descriptor here.
     pub fn hand_over(&self, number: u32, pipes: &[u32]) -> bool {
-        let copies: Option<Vec<OwnedFd>> =
-            pipes.iter().map(|&pipe| self.reactor.get(pipe)?.try_clone().ok()).collect();
-        let (Some(copies), Some(call)) = (copies, self.call(number)) else { return false };
-        let count = copies.len() as u32;
-        self.post(number, &mut lock(&call), |bytes| ToKeeper::put_hand_over(bytes, count), copies)
+        let ends: Option<Vec<Arc<OwnedFd>>> = pipes.iter().map(|&pipe| self.reactor.get(pipe)).collect();
+        let (Some(ends), Some(call)) = (ends, self.call(number)) else { return false };
+        let count = ends.len() as u32;
+        self.post(number, &mut lock(&call), |bytes| ToKeeper::put_hand_over(bytes, count), ends)
     }
 
     fn post(
@@ -417,7 +416,7 @@ impl Host {
         number: u32,
         call: &mut Call,
         put: impl FnOnce(&mut Vec<u8>),
-        descriptors: Vec<OwnedFd>,
+        descriptors: Vec<Arc<OwnedFd>>,
     ) -> bool {
         let mut bytes = Vec::new();
         put(&mut bytes);

@@ -1,7 +1,7 @@
 //! A host made of raw frames: it starts the real executable, and says to helper and keepers whatever a test wants.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
@@ -11,6 +11,8 @@ use holdfast_core::socket::{self, Received};
 use holdfast_wire::{
     Background, Decoder, EndFacts, Frame, FromHelper, FromKeeper, NO_DESCRIPTOR, Spec, ToHelper, ToKeeper,
 };
+
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::common::{Ground, HELPER, PATIENCE, Watched, readable};
 
@@ -187,6 +189,20 @@ impl Keeper {
         let mut child = Command::new("/bin/cat").stdin(read).stdout(socket).spawn().unwrap();
         { write }.write_all(bytes).unwrap();
         assert!(child.wait().unwrap().success());
+    }
+
+    /// The same for more than the socket takes at once. Nothing is read meanwhile.
+    pub fn say_at_length(&self, mut bytes: &[u8]) {
+        let socket = self.socket.as_ref().unwrap();
+        while !bytes.is_empty() {
+            let timeout = Timespec::try_from(PATIENCE).unwrap();
+            let mut room = [PollFd::new(socket, PollFlags::OUT)];
+            assert_eq!(rustix::event::poll(&mut room, Some(&timeout)), Ok(1), "the keeper reads no more");
+            match socket::send(socket.as_fd(), bytes, &[]) {
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
     }
 
     /// The keeper's next message; None at the end of its socket.

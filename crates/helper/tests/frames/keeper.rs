@@ -360,3 +360,69 @@ fn a_host_that_shuts_its_side_before_the_spec_is_read_until_the_end_runs_nothing
     assert_eq!(keeper.next(), None);
     assert_nothing_ran(&ground, helper, keeper);
 }
+
+#[test]
+fn every_message_arrives_although_nothing_is_read_until_the_socket_is_full() {
+    // Answers of 6 bytes each, more than a socket holds.
+    const QUESTIONS: usize = 60_000;
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    keeper.say(&ground.spec(LONG), &[&ground.directory()]);
+    until("the command runs", || ground.marked().len() == 3);
+    let mut bytes = Vec::new();
+    for _ in 0..QUESTIONS {
+        ToKeeper::put_hand_over(&mut bytes, 0);
+    }
+    ToKeeper::put_end(&mut bytes, 9, 0);
+    keeper.say_at_length(&bytes);
+    let (messages, facts) = keeper.until_the_end();
+    let answers = messages.iter().filter(|message| matches!(message, FromKeeper::Taken(_)));
+    assert_eq!(answers.count(), QUESTIONS);
+    assert_eq!((facts.outcome, facts.reason), (Outcome::Ended, Reason::End));
+    assert_serves(&ground, &mut keeper);
+    keeper.close();
+    assert!(helper.assert_leaves().success());
+    assert_eq!(ground.marked(), []);
+}
+
+#[test]
+fn a_kept_pipe_that_is_never_empty_keeps_the_keeper_from_nothing() {
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    keeper.say(&ground.spec(LONG), &[&ground.directory()]);
+    until("the command runs", || ground.marked().len() == 3);
+    let mut bytes = Vec::new();
+    ToKeeper::put_hand_over(&mut bytes, 2);
+    let endless = || std::fs::File::open("/dev/zero").unwrap().into();
+    keeper.say(&bytes, &[&endless(), &endless()]);
+    assert_eq!(keeper.next(), Some(FromKeeper::Started));
+    assert!(matches!(keeper.next(), Some(FromKeeper::Taken(_))));
+    let mut bytes = Vec::new();
+    ToKeeper::put_end(&mut bytes, 9, 0);
+    keeper.say(&bytes, &[]);
+    let (_, facts) = keeper.until_the_end();
+    assert_eq!((facts.outcome, facts.reason, facts.leftover_count), (Outcome::Ended, Reason::End, 2));
+    keeper.close();
+    assert!(helper.assert_leaves().success());
+    assert_eq!(ground.marked(), []);
+}
+
+#[test]
+fn a_hand_over_without_its_descriptors_is_not_taken_in_part_either() {
+    let ground = Ground::new();
+    let (helper, mut keeper) = Helper::with_keeper();
+    keeper.say(&ground.spec(LONG), &[&ground.directory()]);
+    assert_eq!(keeper.next(), Some(FromKeeper::Started));
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let mut bytes = Vec::new();
+    ToKeeper::put_hand_over(&mut bytes, 2);
+    keeper.say(&bytes, &[&reader]);
+    assert!(matches!(keeper.next(), Some(FromKeeper::NotTaken(_))));
+    // It is for the host to read on: the keeper has let go of the one that came.
+    drop(reader);
+    assert_eq!(rustix::io::write(&writer, b"x"), Err(rustix::io::Errno::PIPE));
+    keeper.close();
+    keeper.process.assert_gone("the keeper");
+    assert!(helper.assert_leaves().success());
+    assert_eq!(ground.marked(), []);
+}

@@ -128,6 +128,7 @@ pub fn spec() -> Spec<'static> {
 pub fn from_keeper() -> Vec<FromKeeper> {
     let mut list = vec![FromKeeper::Started, FromKeeper::Stopped];
     list.extend(MECHANISMS.map(FromKeeper::Taken));
+    list.extend(MECHANISMS.map(FromKeeper::NotTaken));
     for exit in [Exit::Code(0), Exit::Code(255), Exit::Code(-1), Exit::Signal(9), Exit::Signal(64)] {
         list.push(FromKeeper::Exited { exit, usage: usage() });
     }
