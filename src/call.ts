@@ -12,7 +12,16 @@ import type { EndReport, RunningCall } from '../index'
 import { unwatchSignal, watchSignal } from './abort'
 import { type Command, milliseconds, oneOf, signalName, signalOption } from './command'
 import { debug } from './debug'
-import { abortError, type HoldfastError, noHelper, notSupported, refusedError, startError, tooLong } from './errors'
+import {
+  abortError,
+  type HoldfastError,
+  noHelper,
+  notOpened,
+  notSupported,
+  refusedError,
+  startError,
+  tooLong,
+} from './errors'
 import { dateNow, nextTick, setImmediate } from './globals'
 import { debugUncontained } from './messages'
 import { type CallEvent, Place } from './native'
@@ -135,7 +144,7 @@ export abstract class Call extends AsyncResource implements Watcher {
       this.startWith(helper.path)
       return undefined
     } catch (error) {
-      return noHelper(this.named, (error as Error).message)
+      return notOpened(this.named, command, error)
     }
   }
 

@@ -1,6 +1,6 @@
 /** What this machine can do: from files alone, and by trying. */
 import type { Capabilities } from '../index'
-import type { HoldfastError } from './errors'
+import { noDescriptor, problemOf } from './errors'
 import { inspectHelper, load, version } from './native-load'
 
 export function capabilities(): Capabilities {
@@ -8,7 +8,7 @@ export function capabilities(): Capabilities {
     const { path, version, problem } = inspectHelper()
     return problem === '' ? able({ path, version, probed: false }) : unable({ path, version, probed: false, problem })
   } catch (error) {
-    return unable({ path: '', version, probed: false, problem: (error as HoldfastError).message })
+    return unable({ path: '', version, probed: false, problem: problemOf(error) })
   }
 }
 
@@ -16,12 +16,13 @@ export async function probe(): Promise<Capabilities> {
   const { helper } = capabilities()
   try {
     const { native } = load()
-    const { mechanism, problem } =
-      helper.problem === undefined ? native.probe(helper.path) : { mechanism: 'none', problem: helper.problem }
-    if (problem !== '') return unable({ ...helper, probed: true, problem })
+    if (helper.problem !== undefined) return unable({ ...helper, probed: true })
+    const { mechanism, errno, problem } = native.probe(helper.path)
+    const why = noDescriptor(errno) ?? problem
+    if (why !== '') return unable({ ...helper, probed: true, problem: why })
     return mechanism === 'group' ? lessAble({ ...helper, probed: true }) : able({ ...helper, probed: true })
   } catch (error) {
-    return unable({ ...helper, probed: true, problem: (error as HoldfastError).message })
+    return unable({ ...helper, probed: true, problem: problemOf(error) })
   }
 }
 

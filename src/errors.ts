@@ -32,6 +32,8 @@ const E2BIG = 7
 const ENAMETOOLONG = 36
 const ENOTDIR = 20
 const ENOENT = 2
+const ENFILE = 23
+const EMFILE = 24
 const EACCES = 13
 const ENOEXEC = 8
 const EISDIR = 21
@@ -135,11 +137,12 @@ interface Started {
 export function startError(
   command: Named & { readonly env: string },
   started: Started,
-  { step, errno }: StartFailed,
+  { step, errno, byHost }: StartFailed,
 ): HoldfastError {
   const code = systemCode(errno)
   const path = step === 'cwd' ? started.cwd : step === 'program' || step === 'interpreter' ? started.file : ''
-  return new HoldfastError(messages.startFailed(command.file, code, reasonOf(command, started, step, errno, path)), {
+  const reason = noDescriptor(errno, byHost) ?? reasonOf(command, started, step, errno, path)
+  return new HoldfastError(messages.startFailed(command.file, code, reason), {
     code,
     errno: -errno,
     path: path === '' ? command.file : path,
@@ -152,12 +155,42 @@ export function startError(
 const LONGEST_NAME = 2 ** 16
 const LONGEST_ARGUMENTS = 2 ** 26
 
+const failedHere = (step: StartFailed['step'], errno: number): StartFailed => ({
+  kind: 'failed',
+  step,
+  errno,
+  byHost: true,
+})
+
 /** The refusal that the system would answer. */
 export function tooLong(file: string, argv: readonly string[], env: string): StartFailed | undefined {
-  if (file.length > LONGEST_NAME) return { kind: 'failed', step: 'program', errno: ENAMETOOLONG }
+  if (file.length > LONGEST_NAME) return failedHere('program', ENAMETOOLONG)
   let length = env.length
   for (const argument of argv) length += argument.length
-  return length > LONGEST_ARGUMENTS ? { kind: 'failed', step: 'arguments', errno: E2BIG } : undefined
+  return length > LONGEST_ARGUMENTS ? failedHere('arguments', E2BIG) : undefined
+}
+
+/** What it means when no descriptor was free; undefined for any other errno. */
+export function noDescriptor(errno: number, byHost = true): string | undefined {
+  if (errno === ENFILE) return messages.DESCRIPTORS.system
+  if (errno !== EMFILE) return undefined
+  return byHost ? messages.DESCRIPTORS.host : messages.DESCRIPTORS.keeper
+}
+
+/** For addon and reactor, of which only a text comes. */
+export const problemOf = (error: unknown): string => {
+  const { message } = error as Error
+  return isWithoutDescriptor(message) ? messages.DESCRIPTORS.host : message
+}
+
+const isWithoutDescriptor = (message: string) => /too many open files/i.test(message)
+
+/** There is no addon, or no reactor. Nothing ran. */
+export function notOpened(command: Named & { readonly env: string }, started: Started, error: unknown): HoldfastError {
+  const { message } = error as Error
+  return isWithoutDescriptor(message)
+    ? startError(command, started, failedHere('helper', EMFILE))
+    : noHelper(command, message)
 }
 
 function reasonOf(
@@ -190,6 +223,8 @@ function reasonOf(
     }
     case 'interpreter':
       return reasons.interpreter(path === '' ? command.file : path, interpreterOf(started, false))
+    case 'stdio':
+      return errno === E2BIG ? reasons.tooManyPlaces() : reasons.stdio()
     case 'arguments': {
       if (errno !== E2BIG) return reasons.arguments()
       const { what, bytes } = longest(command.argv, command.env)

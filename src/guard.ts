@@ -28,7 +28,9 @@ import {
   type HoldfastError,
   invalidType,
   invalidValue,
+  noDescriptor,
   outOfRange,
+  problemOf,
   systemCode,
 } from './errors'
 import { clearTimeout, clock, setTimeout } from './globals'
@@ -107,7 +109,7 @@ function helperFor(pid: number): string {
     if (helper.problem === '') return helper.path
     problem = helper.problem
   } catch (error) {
-    problem = (error as Error).message
+    problem = problemOf(error)
   }
   tellUnguarded(pid)
   throw guardWithoutHelper(pid, problem)
@@ -124,7 +126,7 @@ function tellUnguarded(pid: number): void {
 function refusal(pid: number, { problem, errno }: GuardStart): HoldfastError {
   return messages.isGuardReason(problem)
     ? guardError(pid, problem, errno)
-    : guardWithoutHelper(pid, messages.GUARD_LOST.start(systemCode(errno)), errno)
+    : guardWithoutHelper(pid, messages.GUARD_LOST.start(systemCode(errno), noDescriptor(errno)), errno)
 }
 
 interface Wishes {

@@ -76,11 +76,14 @@ export const unknownSignal = (value: unknown) =>
 export const notSupported = (what: string) => `${what} is not supported by this version of holdfast`
 
 // ---- a start that was refused
+const workingDirectory = (at: string) =>
+  at === '' ? 'the working directory of this process' : `the working directory ${path(at)}`
+
 export const START = {
-  cwdMissing: (at: string) => `the working directory ${path(at)} does not exist`,
-  cwdNotDirectory: (at: string) => `the working directory ${path(at)} is not a directory`,
+  cwdMissing: (at: string) => `${workingDirectory(at)} does not exist`,
+  cwdNotDirectory: (at: string) => `${workingDirectory(at)} is not a directory`,
   cwdTooLong: (at: string) => `the name of the working directory is too long: ${shown(at)}`,
-  cwdOther: (at: string) => `the working directory ${path(at)} cannot be entered`,
+  cwdOther: (at: string) => `${workingDirectory(at)} cannot be entered`,
   programMissing: (at: string) =>
     at.includes('/') ? `the program ${path(at)} does not exist` : `the program ${path(at)} was not found in PATH`,
   programDirectory: (at: string) => `the program ${path(at)} is a directory`,
@@ -105,6 +108,14 @@ export const START = {
   helper: () => 'the process could not be created',
   'parent-death signal': () =>
     'the system refuses prctl(PR_SET_PDEATHSIG), without which it could outlive a killed keeper; a sandbox that filters system calls must allow it',
+  tooManyPlaces: () => 'stdio has too many places (at most 63)',
+} as const
+
+/** No descriptor is free, whatever it was needed for. */
+export const DESCRIPTORS = {
+  host: 'this process has reached its limit on open files (ulimit -n); close some, or raise the limit',
+  keeper: 'the keeper has reached its limit on open files, which is the hard limit of this process (ulimit -Hn)',
+  system: 'the system has reached its limit on open files (fs.file-max)',
 } as const
 
 export const startFailed = (file: string, code: string, reason: string) => `spawn ${program(file)} ${code}: ${reason}`
@@ -169,7 +180,7 @@ export const guardRefused = (pid: number, reason: GuardReason) =>
 export const guardWithoutHelper = (pid: number, tried: string) =>
   `guard ${pid}: it is not guarded, since no holdfast helper could do it: ${tried}`
 export const GUARD_LOST = {
-  start: (code: string) => `starting it failed: ${code}`,
+  start: (code: string, reason?: string) => `starting it failed: ${code}${reason ? `: ${reason}` : ''}`,
   silent: 'two in a row left, or were given up, before they had said that they are ready',
 } as const
 

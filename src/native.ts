@@ -32,8 +32,8 @@ export interface NativeProcessInfo {
 export type CallEvent =
   /** The program was executed, as `pid` (0 when that got lost). */
   | { kind: 'started'; pid: number }
-  /** The command could not be started. Nothing of it ran. */
-  | { kind: 'failed'; step: Step; errno: number }
+  /** The command could not be started. Nothing of it ran. `byHost`: this process itself was refused something, and not its keeper. */
+  | { kind: 'failed'; step: Step; errno: number; byHost: boolean }
   /**
    * No keeper took the call. `unclear` false: provably nothing ran. true: it cannot be known.
    * `tried` says what was attempted, for the error message.
@@ -171,6 +171,6 @@ export interface Native {
   resetHelper(): void
   /** Replaces this process by another program: clears close-on-exec and O_NONBLOCK on 0 to 2, and close-on-exec on `inherited` and on what `env` names, empties the signal mask. Returns only on failure, with the errno. */
   execve(path: string, args: string[], env: string[], inherited: number[]): number
-  /** Starts the helper if it is not running. `problem`: '' or what is wrong. */
-  probe(helper: string): { mechanism: 'subreaper' | 'group' | 'none'; problem: string }
+  /** Starts the helper if it is not running. When there is none, `errno` of this process or `problem` says why. */
+  probe(helper: string): { mechanism: 'subreaper' | 'group' | 'none'; errno: number; problem: string }
 }

@@ -337,7 +337,7 @@ impl Keeper {
         }
         let descriptors: Vec<OwnedFd> = self.descriptors.drain(..wanted).collect();
         if spec.places().len() > MOST_PLACES {
-            return self.refuse(Step::Stdio, libc::EMFILE);
+            return self.refuse(Step::Stdio, libc::E2BIG);
         }
         // Before the commitment: a keeper lost between the two has the helper's report.
         self.setup.slot.set(Class::Contained);

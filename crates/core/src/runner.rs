@@ -297,7 +297,8 @@ impl Runner {
             // Everything else the command inherits from the keeper, which has it from us.
             places: &[],
             descriptors: descriptors.len() as u32,
-            umask: attributes.umask,
+            // Without it the keeper's: it was forked by us.
+            umask: attributes.umask.ok().flatten(),
             nice: attributes.nice,
             nofile: attributes.nofile,
             uid: None,

@@ -126,6 +126,7 @@ pub struct CallEvent {
     pub pid: Option<i32>,
     pub step: Option<&'static str>,
     pub errno: Option<i32>,
+    pub by_host: Option<bool>,
     pub unclear: Option<bool>,
     pub tried: Option<String>,
     pub code: Option<i32>,
@@ -165,9 +166,13 @@ fn convert(event: Event) -> CallEvent {
     let none = CallEvent::default();
     match event {
         Event::Started(pid) => CallEvent { kind: "started", pid: Some(pid.unwrap_or(0)), ..none },
-        Event::Failed { step, errno } => {
-            CallEvent { kind: "failed", step: Some(step.as_str()), errno: Some(errno), ..none }
-        }
+        Event::Failed { step, errno, by_host } => CallEvent {
+            kind: "failed",
+            step: Some(step.as_str()),
+            errno: Some(errno),
+            by_host: Some(by_host),
+            ..none
+        },
         Event::Refused { unclear, errno, tried } => CallEvent {
             kind: "refused",
             unclear: Some(unclear),
@@ -348,13 +353,14 @@ pub fn execve(path: String, args: Vec<String>, env: Vec<String>, inherited: Vec<
 #[napi(catch_unwind)]
 pub fn probe(helper: String) -> Result<Probe> {
     Ok(match host()?.probe(Path::new(&helper)) {
-        Ok(mechanism) => Probe { mechanism: mechanism.as_str(), problem: String::new() },
-        Err(problem) => Probe { mechanism: Mechanism::None.as_str(), problem },
+        Ok(mechanism) => Probe { mechanism: mechanism.as_str(), errno: 0, problem: String::new() },
+        Err((errno, problem)) => Probe { mechanism: Mechanism::None.as_str(), errno, problem },
     })
 }
 
 #[napi(object, object_from_js = false)]
 pub struct Probe {
     pub mechanism: &'static str,
+    pub errno: i32,
     pub problem: String,
 }

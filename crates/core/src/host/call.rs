@@ -18,9 +18,9 @@ use holdfast_wire::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::{Observer, lock};
 use super::plain::Plain;
 use super::pool::{KeeperEnd, KeeperId, Pool, Refusal};
+use super::{Observer, lock};
 use crate::brood::BUDGET;
 use crate::socket::{self, Outbox, Received};
 
@@ -40,6 +40,8 @@ pub enum Event {
         step: Step,
         /// The system's code.
         errno: i32,
+        /// The host itself met this, not the keeper.
+        by_host: bool,
     },
     /// No keeper took the call.
     Refused {
@@ -124,8 +126,7 @@ impl Call {
     /// A call that the host itself could not prepare.
     pub fn failed(step: Step, error: &io::Error) -> Call {
         let mut call = Call::new(PathBuf::new(), Vec::new(), Vec::new(), false);
-        call.events.push_back(Event::Failed { step, errno: error.raw_os_error().unwrap_or(0) });
-        call.finish(facts(Outcome::Ended, Reason::NotStarted));
+        call.fail_here(step, error.raw_os_error().unwrap_or(0));
         call
     }
 
@@ -235,14 +236,14 @@ impl Call {
     /// No helper is to be had: a plain child where the caller allows that, else the refusal.
     fn go_without(&mut self, refusal: Refusal) {
         if !self.best_effort {
-            return self.refuse(false, refusal.errno, refusal.tried);
+            return self.refuse_for(refusal);
         }
         let mut decoder = Decoder::default();
         decoder.feed(&self.spec);
         let Ok(Some(Ok(ToKeeper::Spec(spec)))) =
             decoder.next_frame().map(|frame| frame.map(ToKeeper::decode))
         else {
-            return self.refuse(false, refusal.errno, refusal.tried);
+            return self.refuse_for(refusal);
         };
         match Plain::start(&spec, &self.descriptors) {
             Ok(plain) => {
@@ -257,8 +258,7 @@ impl Call {
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(0);
                 if error.kind() == io::ErrorKind::Unsupported {
-                    self.events.push_back(Event::Failed { step: Step::Stdio, errno: libc::ENOTSUP });
-                    return self.finish(facts(Outcome::Ended, Reason::NotStarted));
+                    return self.fail_here(Step::Stdio, libc::ENOTSUP);
                 }
                 // std does not say which step failed.
                 let there =
@@ -268,8 +268,7 @@ impl Call {
                     _ if there => Step::Program,
                     _ => Step::Cwd,
                 };
-                self.events.push_back(Event::Failed { step, errno });
-                self.finish(facts(Outcome::Ended, Reason::NotStarted));
+                self.fail_here(step, errno);
             }
         }
     }
@@ -431,7 +430,7 @@ impl Call {
                 self.pid = None;
                 self.started = true;
                 self.exited = true;
-                self.events.push_back(Event::Failed { step, errno });
+                self.events.push_back(Event::Failed { step, errno, by_host: false });
             }
             FromKeeper::Exited { exit, usage } => {
                 self.exited = true;
@@ -498,6 +497,19 @@ impl Call {
         self.give_back(false, &mut pool);
         drop(pool);
         self.finish(report.unwrap_or_else(|| facts(Outcome::Unconfirmed, Reason::KeeperGone)));
+    }
+
+    /// Nothing ran, and that is known here.
+    fn fail_here(&mut self, step: Step, errno: i32) {
+        self.events.push_back(Event::Failed { step, errno, by_host: true });
+        self.finish(facts(Outcome::Ended, Reason::NotStarted));
+    }
+
+    fn refuse_for(&mut self, refusal: Refusal) {
+        match refusal {
+            Refusal::Descriptors(errno) => self.fail_here(Step::Helper, errno),
+            Refusal::Helper { errno, tried } => self.refuse(false, errno, tried),
+        }
     }
 
     fn refuse(&mut self, unclear: bool, errno: i32, tried: String) {

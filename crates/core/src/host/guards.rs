@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
+use super::pool::is_descriptor_limit;
 use super::{EnvId, Host, lock};
 pub use crate::guard::GuardOptions;
 use crate::guard::start_guard;
@@ -90,7 +91,11 @@ impl Host {
     /// Starts a guard for a child of this process.
     pub fn guard(&self, env: EnvId, pid: i32, options: &GuardOptions<'_>) -> Result<Guarded, Unguarded> {
         let pid = Pid::new(pid).ok_or(Unguarded::NotAChild)?;
-        let leader = Arc::new(Leader::of(env, pid)?);
+        let leader = match Leader::of(env, pid) {
+            Err(Unguarded::Helper(error)) if self.gives_descriptors_for(&error) => Leader::of(env, pid),
+            other => other,
+        };
+        let leader = Arc::new(leader?);
         let (guard, pipe) = self.start_guard(env, &leader, options, false).map_err(Unguarded::Helper)?;
         let mut leaders = lock(&self.leaders);
         leaders.last += 1;
@@ -133,6 +138,26 @@ impl Host {
     }
 
     fn start_guard(
+        &self,
+        env: EnvId,
+        leader: &Leader,
+        options: &GuardOptions<'_>,
+        again: bool,
+    ) -> io::Result<(u32, u32)> {
+        match self.try_to_start_guard(env, leader, options, again) {
+            Err(error) if self.gives_descriptors_for(&error) => {
+                self.try_to_start_guard(env, leader, options, again)
+            }
+            other => other,
+        }
+    }
+
+    /// Whether it is worth another try: none was free, and the idle keepers have given up theirs.
+    fn gives_descriptors_for(&self, error: &io::Error) -> bool {
+        error.raw_os_error().is_some_and(is_descriptor_limit) && lock(&self.pool).dismiss_idle()
+    }
+
+    fn try_to_start_guard(
         &self,
         env: EnvId,
         leader: &Leader,

@@ -31,7 +31,7 @@ use call::Call;
 pub use call::Event;
 use guards::Leader;
 pub use guards::{GuardOptions, Guarded, Unguarded};
-use pool::Pool;
+use pool::{Pool, Refusal, is_descriptor_limit};
 pub use reactor::{EnvId, READABLE, WRITABLE};
 use reactor::{Interest, Reactor};
 
@@ -177,11 +177,11 @@ impl Host {
     pub fn start(&self, env: EnvId, request: &Request<'_>) -> Begun {
         let mut pipes = Vec::with_capacity(request.stdio.len());
         let mut prepared = self.prepare(env, request, &mut pipes);
-        if matches!(&prepared, Err((_, error)) if error.raw_os_error() == Some(libc::EMFILE)) {
-            // Each idle keeper holds two descriptors here.
-            lock(&self.pool).dismiss_idle();
+        if prepared.as_ref().is_err_and(|(_, error)| error.raw_os_error().is_some_and(is_descriptor_limit)) {
             pipes.drain(..).flatten().for_each(|pipe| self.close(pipe));
-            prepared = self.prepare(env, request, &mut pipes);
+            if lock(&self.pool).dismiss_idle() {
+                prepared = self.prepare(env, request, &mut pipes);
+            }
         }
         let mut call = match prepared {
             Ok((spec, descriptors)) => {
@@ -248,9 +248,10 @@ impl Host {
             }
         };
         if descriptors.len() > socket::MAX_DESCRIPTORS {
-            return Err((Step::Stdio, io::Error::from_raw_os_error(libc::EMFILE)));
+            return Err((Step::Stdio, io::Error::from_raw_os_error(libc::E2BIG)));
         }
         let attributes = Attributes::now();
+        let umask = attributes.umask.map_err(|errno| (Step::Limits, io::Error::from_raw_os_error(errno)))?;
         let env = request.env.as_bytes();
         let spec = Spec {
             file: request.file.as_bytes(),
@@ -259,7 +260,7 @@ impl Host {
             cwd: request.cwd.as_bytes(),
             places: &places,
             descriptors: descriptors.len() as u32,
-            umask: attributes.umask,
+            umask,
             nice: attributes.nice,
             nofile: attributes.nofile,
             uid: request.uid,
@@ -484,11 +485,15 @@ impl Host {
         }
     }
 
-    /// Starts the helper if it does not run. What its keepers hold their broods by, or what is wrong.
-    pub fn probe(&self, helper: &std::path::Path) -> Result<Mechanism, String> {
+    /// Starts the helper if it does not run. What its keepers hold their broods by, or why there is none: an errno of
+    /// this process, and what was tried.
+    pub fn probe(&self, helper: &std::path::Path) -> Result<Mechanism, (i32, String)> {
         let mut pool = lock(&self.pool);
-        pool.ensure_helper(helper).map_err(|refusal| refusal.tried)?;
-        Ok(pool.mechanism())
+        match pool.ensure_helper(helper) {
+            Ok(()) => Ok(pool.mechanism()),
+            Err(Refusal::Descriptors(errno)) => Err((errno, String::new())),
+            Err(Refusal::Helper { tried, .. }) => Err((0, tried)),
+        }
     }
 }
 

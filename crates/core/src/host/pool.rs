@@ -3,7 +3,7 @@
 //! The helper is started when the first call needs it, and again when it is gone, when the host's identity has
 //! changed, or when the user asked. A keeper of an old helper is used to the end of its call and no further.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -41,9 +41,31 @@ pub struct KeeperEnd {
 
 /// Why no keeper could be had. Nothing ran.
 #[derive(Debug, Clone)]
-pub struct Refusal {
-    pub errno: i32,
-    pub tried: String,
+pub enum Refusal {
+    /// This process is at its limit on open files (EMFILE), or the system is at its own (ENFILE). The helper is as good
+    /// as before.
+    Descriptors(i32),
+    /// Something is wrong with the helper.
+    Helper { errno: i32, tried: String },
+}
+
+impl Refusal {
+    fn helper(errno: i32, tried: impl Into<String>) -> Refusal {
+        Refusal::Helper { errno, tried: tried.into() }
+    }
+
+    /// Of a system call of this process.
+    fn of(error: &io::Error, what: &str) -> Refusal {
+        match error.raw_os_error() {
+            Some(errno) if is_descriptor_limit(errno) => Refusal::Descriptors(errno),
+            errno => Refusal::helper(errno.unwrap_or(0), format!("{what}: {error}")),
+        }
+    }
+}
+
+/// Whether it says that no descriptor was to be had.
+pub fn is_descriptor_limit(errno: i32) -> bool {
+    errno == libc::EMFILE || errno == libc::ENFILE
 }
 
 struct Helper {
@@ -53,15 +75,16 @@ struct Helper {
     identity: Identity,
     inbox: Decoder,
     outbox: Outbox,
-    descriptors: Vec<OwnedFd>,
+    /// What came along with each message that descriptors travelled with, in their order; None where some were cut off
+    /// for want of a free one here. One receive brings those of one message at most (unix(7)).
+    arrivals: VecDeque<Option<Vec<OwnedFd>>>,
     greeted: bool,
     mechanism: Mechanism,
     alive: bool,
     /// Asked for and not yet arrived.
     pending: usize,
-    refused: Option<i32>,
-    /// Descriptors were lost on their way, since this process had no number for them.
-    cut: bool,
+    /// Why a keeper that was asked for did not come.
+    refused: Option<Refusal>,
 }
 
 /// See the module.
@@ -102,7 +125,7 @@ impl Pool {
     pub fn acquire(&mut self, path: &Path) -> Result<KeeperEnd, Refusal> {
         match self.acquire_from(path) {
             // One that does not answer any more is as good as dead. (One that never did was started twice already.)
-            Err(refusal) if refusal.errno == libc::ETIMEDOUT && self.helper.is_some() => {
+            Err(Refusal::Helper { errno: libc::ETIMEDOUT, .. }) if self.helper.is_some() => {
                 self.retire();
                 self.acquire_from(path)
             }
@@ -112,15 +135,24 @@ impl Pool {
 
     fn acquire_from(&mut self, path: &Path) -> Result<KeeperEnd, Refusal> {
         self.ensure_helper(path)?;
+        // What was refused before is no answer to what is asked for now.
+        if let Some(helper) = &mut self.helper {
+            helper.refused = None;
+        }
         let deadline = Instant::now() + ANSWER;
         loop {
+            if self.idle.is_empty()
+                && let Some(refusal) = self.helper.as_mut().and_then(|helper| helper.refused.take())
+            {
+                return Err(refusal);
+            }
             self.ask_ahead();
             if let Some(keeper) = self.idle.pop() {
                 self.busy.insert(keeper.id);
                 self.demand = self.busy.len().max(self.demand.saturating_sub(self.demand.div_ceil(8)));
                 return Ok(keeper);
             }
-            self.await_helper(deadline)?;
+            self.await_helper(deadline).map_err(|(errno, tried)| Refusal::helper(errno, tried))?;
         }
     }
 
@@ -187,9 +219,11 @@ impl Pool {
         }
     }
 
-    /// Gives up the idle keepers, and the descriptors that they cost.
-    pub fn dismiss_idle(&mut self) {
+    /// Gives up the idle keepers, and the two descriptors that each costs. Whether there were any.
+    pub fn dismiss_idle(&mut self) -> bool {
+        let were = !self.idle.is_empty();
         self.idle.clear();
+        were
     }
 
     /// The helper gets no further call. Its keepers go on to the end of theirs, then it leaves.
@@ -216,32 +250,29 @@ impl Pool {
             return Ok(());
         }
         self.retire();
-        let first = match self.start_helper(path, identity.clone()) {
-            Ok(()) => return Ok(()),
-            Err(refusal) => refusal,
-        };
+        let Err(first) = self.start_helper(path, identity.clone()) else { return Ok(()) };
         self.retire();
-        self.start_helper(path, identity).map_err(|second| {
-            let tried = if first.tried == second.tried {
-                format!("{} (tried twice)", second.tried)
-            } else {
-                format!("{}; then {}", first.tried, second.tried)
-            };
-            self.retire();
-            Refusal { errno: second.errno, tried }
-        })
+        // A second try would need as many descriptors as the first.
+        let Refusal::Helper { tried: first, .. } = first else { return Err(first) };
+        let Err(second) = self.start_helper(path, identity) else { return Ok(()) };
+        self.retire();
+        let Refusal::Helper { errno, tried: second } = second else { return Err(second) };
+        let tried = if first == second {
+            format!("{second} (tried twice)")
+        } else {
+            format!("{first}; then {second}")
+        };
+        Err(Refusal::Helper { errno, tried })
     }
 
     fn start_helper(&mut self, path: &Path, identity: Identity) -> Result<(), Refusal> {
         let shown = path.display();
-        let refusal = |error: &io::Error, what: &str| Refusal {
-            errno: error.raw_os_error().unwrap_or(0),
-            tried: format!("{what} {shown}: {error}"),
-        };
+        let refusal = |error: &io::Error, what: &str| Refusal::of(error, &format!("{what} {shown}"));
         let (ours, theirs) =
             socket::control_pair().map_err(|error| refusal(&error, "making a control socket for"))?;
         let pid = sys::start_helper(path, &["__spawn-helper"], &[(3, theirs.as_fd())], Standing::Session)
             .map_err(|error| refusal(&error, "starting the helper"))?;
+        // Frees a descriptor, which the child's pidfd takes.
         drop(theirs);
         self.generation = (self.generation + 1) & 0x7fff_ffff;
         let child = self.watch_exit(pid);
@@ -253,22 +284,21 @@ impl Pool {
             identity,
             inbox: Decoder::default(),
             outbox: Outbox::default(),
-            descriptors: Vec::new(),
+            arrivals: VecDeque::new(),
             greeted: false,
             mechanism: Mechanism::None,
             alive: true,
             pending: 0,
             refused: None,
-            cut: false,
         });
         // The first keepers are forked while we wait for the greeting.
         self.ask_ahead();
         let deadline = Instant::now() + ANSWER;
         while self.helper.as_ref().is_some_and(|helper| !helper.greeted) {
-            self.await_helper(deadline).map_err(|Refusal { errno, tried }| {
+            self.await_helper(deadline).map_err(|(errno, tried)| {
                 // Our unreaped child, by its pidfd. It has no keepers yet; what does not greet is not left behind.
                 self.signal_child(child, libc::SIGKILL);
-                Refusal { errno, tried: format!("starting the helper {shown}: {tried}") }
+                Refusal::helper(errno, format!("starting the helper {shown}: {tried}"))
             })?;
         }
         Ok(())
@@ -319,9 +349,8 @@ impl Pool {
         }
     }
 
-    /// Waits for the helper's next word.
-    fn await_helper(&mut self, deadline: Instant) -> Result<(), Refusal> {
-        let refusal = |errno: i32, tried: &str| Err(Refusal { errno, tried: tried.to_owned() });
+    /// Waits for the helper's next message. An error when it is gone, or the time is up.
+    fn await_helper(&mut self, deadline: Instant) -> Result<(), (i32, &'static str)> {
         if let Some(helper) = &self.helper {
             let mut source = [PollFd::new(&helper.control, PollFlags::IN)];
             let mut wait = |until: Instant| {
@@ -335,19 +364,15 @@ impl Pool {
             }
         }
         self.drain();
-        match &mut self.helper {
-            None => refusal(0, "no helper"),
+        match &self.helper {
+            None => Err((0, "no helper")),
             Some(helper) if !helper.alive => {
-                refusal(libc::EPIPE, "it ended without a word, or is of another version")
+                Err((libc::EPIPE, "it ended without a word, or is of another version"))
             }
-            Some(helper) => match helper.refused.take() {
-                Some(errno) => {
-                    let error = io::Error::from_raw_os_error(errno);
-                    refusal(errno, &format!("the helper could not fork a keeper: {error}"))
-                }
-                None if Instant::now() >= deadline => refusal(libc::ETIMEDOUT, "no answer within 2 seconds"),
-                None => Ok(()),
-            },
+            Some(helper) if Instant::now() >= deadline && helper.refused.is_none() => {
+                Err((libc::ETIMEDOUT, "no answer within 2 seconds"))
+            }
+            Some(_) => Ok(()),
         }
     }
 
@@ -365,14 +390,18 @@ impl Pool {
         let _ = helper.outbox.flush(helper.control.as_fd());
         let mut bytes = [0; 4096];
         while helper.alive {
-            match socket::receive(helper.control.as_fd(), &mut bytes, &mut helper.descriptors) {
-                Received::Bytes(count) => helper.inbox.feed(&bytes[..count]),
+            let mut along = Vec::new();
+            match socket::receive(helper.control.as_fd(), &mut bytes, &mut along) {
+                Received::Bytes(count) => {
+                    helper.inbox.feed(&bytes[..count]);
+                    if !along.is_empty() {
+                        helper.arrivals.push_back(Some(along));
+                    }
+                }
                 Received::Nothing => break,
-                // No free number for what came along: the keeper that it belonged to is lost, and leaves.
                 Received::Truncated(count) => {
                     helper.inbox.feed(&bytes[..count]);
-                    helper.descriptors.clear();
-                    helper.cut = true;
+                    helper.arrivals.push_back(None);
                 }
                 Received::End => helper.alive = false,
             }
@@ -385,20 +414,35 @@ impl Pool {
                     helper.greeted = version == VERSION.as_bytes();
                     helper.alive &= helper.greeted;
                 }
-                Ok(Some(FromHelper::Keeper(pid))) if helper.greeted && helper.descriptors.len() >= 2 => {
+                Ok(Some(FromHelper::Keeper(pid))) if helper.greeted => {
                     helper.pending = helper.pending.saturating_sub(1);
-                    let socket = Arc::new(helper.descriptors.remove(0));
-                    let commitment = Commitment::from_descriptor(helper.descriptors.remove(0));
-                    let id = (self.generation, pid);
-                    // One too many leaves when its socket closes.
-                    if self.idle.len() < MANY {
-                        let inbox = Decoder::default();
-                        self.idle.push(KeeperEnd { socket, commitment, id, inbox, watched: false });
+                    match helper.arrivals.pop_front().map(|along| along.map(<[OwnedFd; 2]>::try_from)) {
+                        Some(Some(Ok([socket, commitment]))) => {
+                            // One too many leaves when its socket closes.
+                            if self.idle.len() < MANY {
+                                self.idle.push(KeeperEnd {
+                                    socket: Arc::new(socket),
+                                    commitment: Commitment::from_descriptor(commitment),
+                                    id: (self.generation, pid),
+                                    inbox: Decoder::default(),
+                                    watched: false,
+                                });
+                            }
+                        }
+                        // The keeper that they belonged to leaves, since its socket has ended.
+                        Some(None) => helper.refused = Some(Refusal::Descriptors(libc::EMFILE)),
+                        // A helper that does not speak our language is as good as gone.
+                        _ => {
+                            helper.alive = false;
+                            break;
+                        }
                     }
                 }
                 Ok(Some(FromHelper::NoKeeper(errno))) => {
                     helper.pending = helper.pending.saturating_sub(1);
-                    helper.refused = Some(errno);
+                    let error = io::Error::from_raw_os_error(errno);
+                    let tried = format!("the helper could not fork a keeper: {error}");
+                    helper.refused = Some(Refusal::helper(errno, tried));
                 }
                 Ok(Some(FromHelper::KeeperEnded { keeper, facts })) => {
                     let id = (self.generation, keeper);
@@ -411,13 +455,7 @@ impl Pool {
                     }
                 }
                 Ok(None) => break,
-                Ok(Some(FromHelper::Keeper(_))) if helper.greeted && helper.cut => {
-                    helper.pending = helper.pending.saturating_sub(1);
-                    helper.refused = Some(libc::EMFILE);
-                    helper.cut = false;
-                    helper.descriptors.clear();
-                }
-                // A helper that does not speak our language is as good as gone.
+                // Likewise.
                 Ok(Some(FromHelper::Keeper(_))) | Err(_) => {
                     helper.alive = false;
                     break;

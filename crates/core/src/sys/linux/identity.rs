@@ -37,8 +37,9 @@ impl Identity {
 /// What a child would inherit, read anew for every call.
 #[derive(Debug, Clone, Copy)]
 pub struct Attributes {
-    /// None where it cannot be read without setting it: the helper's is used.
-    pub umask: Option<u32>,
+    /// None where it cannot be read without setting it: the helper's is used. An errno where no descriptor was free to
+    /// read it by.
+    pub umask: Result<Option<u32>, i32>,
     /// Nice value.
     pub nice: i32,
     /// Soft limit on open files.
@@ -58,11 +59,28 @@ impl Attributes {
 }
 
 /// umask(2) can only be read by setting it, which another thread would notice.
-fn umask() -> Option<u32> {
+fn umask() -> Result<Option<u32>, i32> {
     static STATUS: OnceLock<Option<File>> = OnceLock::new();
-    let file = STATUS.get_or_init(|| File::open("/proc/self/status").ok()).as_ref()?;
+    let file = match STATUS.get() {
+        Some(file) => file,
+        None => {
+            let opened = match File::open("/proc/self/status") {
+                Ok(file) => Some(file),
+                Err(error) => match error.raw_os_error() {
+                    // Not for good: the next call may have one.
+                    Some(errno @ (libc::EMFILE | libc::ENFILE)) => return Err(errno),
+                    _ => None,
+                },
+            };
+            STATUS.get_or_init(|| opened)
+        }
+    };
+    Ok(file.as_ref().and_then(umask_in))
+}
+
+fn umask_in(status: &File) -> Option<u32> {
     let mut text = [0; 256];
-    let read = file.read_at(&mut text, 0).ok()?;
+    let read = status.read_at(&mut text, 0).ok()?;
     let line = text[..read].split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:\t"))?;
     u32::from_str_radix(std::str::from_utf8(line).ok()?, 8).ok()
 }
