@@ -9,6 +9,7 @@ import { comm, gone, helpersOf, isAlive, keepersOf, leftByUs, marked, newMark, s
 import { fixture } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { startKiller } from './support/killer.mjs'
+import { randomOf } from './support/random.mjs'
 
 const ROUNDS = Number(process.env.HOLDFAST_ROUNDS ?? (process.env.HOLDFAST_LONG ? 20 : 2))
 const SEED = Number(process.env.HOLDFAST_SEED ?? Date.now() % 0x7fffffff)
@@ -370,16 +371,6 @@ function same(actual, expected, about = '') {
 }
 
 /** mulberry32: whole numbers below `limit`. */
-function randomOf(seed) {
-  let state = seed | 0
-  return (limit) => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 0x100000000) * limit)
-  }
-}
-
 function spin(microseconds) {
   const end = process.hrtime.bigint() + BigInt(microseconds) * 1000n
   while (process.hrtime.bigint() < end);
