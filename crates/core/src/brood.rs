@@ -114,13 +114,16 @@ impl Brood {
     /// parent, or by the first process of a pid namespace.
     pub fn note(&mut self, list: impl IntoIterator<Item = Pid>) {
         for pid in list {
-            if self.recording
-                && !self.own.contains(&pid)
-                && self.counted.insert(pid)
-                && self.named.len() < MAX_NAMED
-            {
-                self.named.push(sys::shown(pid));
+            if !self.recording || self.own.contains(&pid) || self.counted.contains(&pid) {
+                continue;
             }
+            let process = (self.named.len() < MAX_NAMED).then(|| sys::shown(pid));
+            // Its own parent has reaped it since it was found: it had left by itself, and its name could not be read.
+            if !sys::exists(pid) {
+                continue;
+            }
+            self.counted.insert(pid);
+            self.named.extend(process);
         }
     }
 

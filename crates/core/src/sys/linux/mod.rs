@@ -24,7 +24,7 @@ pub use mode::{
 };
 pub use own::{open_own_directory, open_own_program};
 pub use process::{
-    Delivery, Group, Kill, Look, Parent, Pid, Reaped, await_end, continued, give_group, group_of,
+    Delivery, Group, Kill, Look, Parent, Pid, Reaped, await_end, continued, exists, give_group, group_of,
     handle_of_descendant, inspect, is_in_our_session, kill_child, kill_family, look, look_behind, peek_any,
     pidfd_of_child, pidfd_of_parent, reap, reap_any, reap_behind, session_of, stopped, take_any_stop,
 };

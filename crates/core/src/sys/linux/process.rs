@@ -244,7 +244,7 @@ pub fn group_of(pid: Pid) -> Option<Pid> {
 }
 
 /// Whether the pid is in use, if only by a zombie.
-pub(super) fn exists(pid: Pid) -> bool {
+pub fn exists(pid: Pid) -> bool {
     // SAFETY: no memory is involved, and nothing is signalled.
     let group = unsafe { libc::getpgid(pid.0) };
     group != -1
