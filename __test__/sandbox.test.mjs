@@ -416,6 +416,20 @@ test('C52 no subreaper: end() comes back when all are gone, and not when the gra
   t.true(duration < 4000, `${duration} ms`)
 })
 
+test('C80 no subreaper: what has left the group is held from the beginning of the end, though its parent dies of the first signal', async (t) => {
+  const entered = enter(t, GROUP)
+  if (entered === undefined) return
+  const body = `
+    const deaf = 'trap "" TERM; echo $$; while :; do sleep 0.1; done'
+    const child = spawn('bash', ['-c', 'setsid bash -c "$0" & sleep 50', deaf])
+    const [text] = await require('node:events').once(child.stdout, 'data')
+    const { outcome, mechanism } = await child.end({ grace: 200 })
+    report([outcome, mechanism, facts.isAlive(Number(text))])
+  `
+  const program = host(t, body, { ...entered, first: IMPORT_FACTS })
+  t.deepEqual(await program.next(), ['ended', 'group', false])
+})
+
 test("C52 no subreaper: background 'keep' runs on until end()", async (t) => {
   const entered = enter(t, GROUP)
   if (entered === undefined) return

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_wire::{By, EndFacts, Exit, MAX_NAMED, Mechanism, Outcome, ProcessInfo, Reason, Usage};
 
-use crate::group::hold_listed;
+use crate::group::{REFUSAL_GRACE, hold_listed};
 use crate::sys::{self, ChildrenFile, Delivery, Group, Handle, Kill, Look, Pid};
 
 /// From the first SIGKILL until survivors are reported.
@@ -370,9 +370,6 @@ const CALM_PAUSES: u32 = 8;
 const CALM_PAUSE: Duration = Duration::from_millis(50);
 /// Polling interval for processes below a child that refuses signals: their end brings no SIGCHLD.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(20);
-/// How long after the last success a process that refuses signals may take to exit by itself, as sudo(8) does when its
-/// terminal is gone.
-const REFUSAL_GRACE: Duration = Duration::from_millis(500);
 /// A process that accepted SIGKILL and only waits for a processor is no survivor. The deadline is moved by this much, and
 /// by no more than so many times.
 const STARVED: Duration = Duration::from_secs(1);

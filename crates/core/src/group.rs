@@ -21,9 +21,9 @@ pub const AGAIN: Duration = Duration::from_millis(50);
 const MOST_LOOKS: u32 = 64;
 /// The same before the first signal, when nothing is stopped yet.
 const MOST_LOOKS_BEFORE: u32 = 4;
-/// How long a process that refuses signals may take to exit by itself after the last death, as sudo(8) does when its
-/// command is gone.
-const REFUSAL_GRACE: Duration = Duration::from_millis(500);
+/// How long a process that refuses signals may take to exit by itself after the last success, as sudo(8) does when its
+/// command or its terminal is gone.
+pub const REFUSAL_GRACE: Duration = Duration::from_millis(500);
 /// Descriptors that are left for reading the process table.
 const RESERVE: u64 = 4;
 
@@ -68,11 +68,6 @@ pub struct Found {
     pub new: Vec<Pid>,
     /// There may be more: one cannot be held (no free descriptor), or a list of children cannot be read.
     pub missed: bool,
-}
-
-/// SIGKILL to a pinned group until no live member is left.
-pub fn end_pinned_group(group: &Group, deadline: Instant) -> GroupEnd {
-    Tracked::new(Hold::Pin(*group)).end(deadline)
 }
 
 /// Members of a group, each held by a descriptor of its own, for kernels that cannot signal a group through its leader.
@@ -226,7 +221,8 @@ impl Tracked {
         self.members.values().map(Rc::as_ref).chain(self.left.values())
     }
 
-    fn pids(&self) -> impl Iterator<Item = Pid> {
+    /// Their pids.
+    pub fn pids(&self) -> impl Iterator<Item = Pid> {
         self.members.keys().chain(self.left.keys()).copied()
     }
 

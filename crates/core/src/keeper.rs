@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::brood::{Brood, Killing, Left, Progress, facts};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
-use crate::group::{GroupEnd, Hold, Live, end_pinned_group};
+use crate::group::{GroupEnd, Hold, Live, Tracked};
 use crate::runner::ENDS;
 use crate::socket::{self, Outbox, Received};
 use crate::sys::{
@@ -130,6 +130,8 @@ struct Call {
     /// The first process passes on what it is sent.
     has_starter: bool,
     ending: Option<Ending>,
+    /// Without a subreaper, once the end has begun: the group, and what of it was found.
+    tracked: Option<Box<Tracked>>,
     /// Pipes of a kept call, read so that nobody blocks on them.
     drained: Vec<OwnedFd>,
 }
@@ -393,6 +395,7 @@ impl Keeper {
                     background,
                     background_grace,
                     ending: None,
+                    tracked: None,
                     drained: Vec::new(),
                 });
             }
@@ -613,9 +616,12 @@ impl Call {
         let settled = self.brood.reap_adopted();
         self.brood.recording = true;
         if self.brood.only_group
-            && let Some(Live::These(list)) = self.group.map(|group| Hold::Pin(group).live())
+            && let Some(group) = self.group
         {
-            self.brood.note(list);
+            let mut tracked = Box::new(Tracked::new(Hold::Pin(group)));
+            tracked.begin();
+            self.brood.note(tracked.pids());
+            self.tracked = Some(tracked);
         }
         let stage = if settled {
             Stage::Settled
@@ -634,6 +640,8 @@ impl Call {
                 self.brood.signal_others(None, signal, |pid| pid == self.first);
             } else if let Some(group) = known_to {
                 self.brood.signal_others(None, signal, |pid| group.has(pid));
+            } else if let Some(tracked) = &mut self.tracked {
+                tracked.ask_to_end(signal);
             } else {
                 self.brood.signal_all(self.group.as_ref(), signal);
             }
@@ -660,7 +668,8 @@ impl Call {
             // Some wait for that before they end, as the first process of a pid namespace for its members.
             if brood.reap_adopted() || brood.is_settled() {
                 *stage = Stage::Settled;
-            } else if Instant::now() < until && !(brood.only_group && is_empty(self.group.as_ref())) {
+            } else if Instant::now() < until && !self.tracked.as_mut().is_some_and(|tracked| is_gone(tracked))
+            {
                 return None;
             } else {
                 *stage = Stage::killing();
@@ -680,8 +689,11 @@ impl Call {
             return None;
         };
         // Orphans are not ours without a subreaper, so that it is the group's end that counts, before it loses its pin.
-        let group_end = match &self.group {
-            Some(group) if brood.only_group => end_pinned_group(group, killing.deadline()),
+        let group_end = match self.group {
+            Some(group) if brood.only_group => {
+                let tracked = self.tracked.get_or_insert_with(|| Box::new(Tracked::new(Hold::Pin(group))));
+                tracked.end(killing.deadline())
+            }
             _ => GroupEnd::Unconfirmed,
         };
         let outcome = match killing.advance(brood, self.group.as_ref()) {
@@ -721,6 +733,12 @@ impl Call {
             true
         });
     }
+}
+
+/// Whether nothing that was found is alive, and no member is left.
+fn is_gone(tracked: &mut Tracked) -> bool {
+    let mut look = || tracked.look() == Live::These(Vec::new());
+    look() && look() && !tracked.is_any_alive()
 }
 
 /// Whether no member of the group is left: seen twice, as at every end.

@@ -290,7 +290,9 @@ impl Helper {
             return;
         }
         self.pursued = Some(Instant::now());
-        let unknown = sys::own_children(&mut self.table).unwrap_or_default();
+        let listed = sys::own_children(&mut self.table);
+        let unknown =
+            listed.unwrap_or_else(|| sys::children_by_number(&self.keepers.keys().copied().collect()));
         let unknown: BTreeSet<Pid> = unknown.into_iter().chain(std::mem::take(&mut self.stuck)).collect();
         for pid in unknown.into_iter().filter(|pid| !self.keepers.contains_key(pid)) {
             match sys::kill_child(pid, libc::SIGKILL) {
