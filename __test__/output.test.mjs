@@ -1,3 +1,4 @@
+import childProcess from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -246,3 +247,22 @@ function deferred() {
   const promise = new Promise((done) => (resolve = done))
   return { promise, resolve }
 }
+
+test('a program that writes once, without waiting, loses no more than under child_process', async (t) => {
+  const script = 'import os; os.set_blocking(1, False); os.write(2, b"%d" % os.write(1, b"x" * (4 << 20)))'
+  const taken = async (start) => {
+    const child = start('python3', ['-c', script], { stdio: ['ignore', 'pipe', 'pipe'], env })
+    let told = ''
+    child.stderr.on('data', (data) => {
+      told += data
+    })
+    // Nothing is read until it has written.
+    await once(child.stderr, 'data')
+    child.stdout.resume()
+    await once(child, 'close')
+    return Number(told)
+  }
+  const [expected, actual] = [await taken(childProcess.spawn), await taken(spawn)]
+  t.true(expected > 64 * 1024, `${expected}`)
+  t.true(actual >= expected, `${actual} of ${expected}`)
+})

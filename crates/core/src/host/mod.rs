@@ -38,6 +38,15 @@ use reactor::{Interest, Reactor};
 /// How long `pid` waits for a keeper that is stopped or starved.
 const PID_WAIT: Duration = Duration::from_millis(20);
 
+/// What a pipe for output holds: no less than the socket pairs that Node.js makes for it (some 215 KiB), so that a
+/// program that writes once, without waiting, loses no more here.
+const PIPE_SIZE: usize = 256 * 1024;
+
+/// With more calls than this their pipes stay as the system makes them. A pipe of [`PIPE_SIZE`] counts four times as much
+/// towards `fs.pipe-user-pages-soft`, and beyond that limit all further pipes of the user hold two pages. 32 calls take a
+/// quarter of it.
+const MOST_ENLARGED: usize = 32;
+
 /// One place of a command's stdio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -228,8 +237,9 @@ impl Host {
         let mut descriptors = Vec::with_capacity(4);
         descriptors.push(directory);
         let mut places = Vec::with_capacity(request.stdio.len());
+        let is_enlarged = lock(&self.calls).len() < MOST_ENLARGED;
         for (at, place) in request.stdio.iter().enumerate() {
-            let (child, host) = ends(at, *place).map_err(|error| (Step::Stdio, error))?;
+            let (child, host) = ends(at, *place, is_enlarged).map_err(|error| (Step::Stdio, error))?;
             pipes.push(host.map(|fd| self.reactor.add(env, Some(Arc::new(fd)))));
             places.push(match child {
                 Some(fd) => {
@@ -502,7 +512,7 @@ fn bad_number() -> io::Error {
 }
 
 /// The command's end and the host's end of a place.
-fn ends(at: usize, place: Place) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
+fn ends(at: usize, place: Place, is_enlarged: bool) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
     match place {
         Place::Ignore | Place::Stdout => Ok((None, None)),
         Place::Inherit(fd) => Ok((Some(sys::duplicate(fd)?), None)),
@@ -511,6 +521,9 @@ fn ends(at: usize, place: Place) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>
                 0 => rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?,
                 1 | 2 => {
                     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+                    if is_enlarged {
+                        sys::enlarge_pipe(read.as_fd(), PIPE_SIZE);
+                    }
                     (write, read)
                 }
                 _ => socket::pair()?,

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::sync::OnceLock;
@@ -121,6 +121,11 @@ pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: a fresh descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Lets a pipe hold more (`F_SETPIPE_SZ`, fcntl(2)). Beyond the user's limit (`fs.pipe-user-pages-soft`) it stays as it is.
+pub fn enlarge_pipe(pipe: BorrowedFd<'_>, size: usize) {
+    let _ = rustix::pipe::fcntl_setpipe_size(pipe, size);
 }
 
 /// Replaces this process by another program (execve(2)). The descriptors 0 to 2 and those in `keep` are passed on,
