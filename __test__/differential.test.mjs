@@ -113,17 +113,26 @@ ${areas.join('\n')}`
 function sectionOf(area, all) {
   const differing = all.filter((row) => row.difference)
   const same = all.filter((row) => !row.difference)
-  const table = differing.map(({ what, difference: [plain, contained, reason] }) =>
-    line([what, code(plain), code(contained), reason]),
-  )
-  const head = [line(['what', '`child_process`', 'holdfast', 'why']), line(['---', '---', '---', '---'])]
+  const table = differing.map(({ what, difference: [plain, contained, reason] }) => [
+    what,
+    code(plain),
+    code(contained),
+    reason,
+  ])
   const list = same.map(({ what, values: [value] }) => `- ${what}: ${code(value)}`)
   return [
     `## ${area}\n`,
-    ...(table.length > 0 ? [...head, ...table, ''] : []),
+    ...(table.length > 0 ? [...aligned([['what', '`child_process`', 'holdfast', 'why'], ...table]), ''] : []),
     ...(list.length > 0 ? ['The same in both:\n', ...list, ''] : []),
   ].join('\n')
 }
 
-const line = (cells) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
+/** As the formatter has it. */
+function aligned(table) {
+  const escaped = table.map((cells) => cells.map((cell) => cell.replaceAll('|', '\\|')))
+  const widths = escaped[0].map((_, column) => Math.max(...escaped.map((cells) => cells[column].length)))
+  const [head, ...body] = escaped.map((cells) => cells.map((cell, column) => cell.padEnd(widths[column])))
+  return [head, widths.map((width) => '-'.repeat(width)), ...body].map((cells) => `| ${cells.join(' | ')} |`)
+}
+
 const code = (value) => `\`${JSON.stringify(value).replaceAll('`', "'")}\``
