@@ -92,7 +92,6 @@ for (const [what, operation] of Object.entries(operations)) {
       for (let free = 0; free <= ${MOST_FREE}; free++) {
         leave(free)
         const first = await operation()
-        // Refused twice is refused for the same reason: nothing of the first try is left.
         const second = await operation()
         room()
         results.push({ free, first, second, after: await operation() })
@@ -111,17 +110,14 @@ for (const [what, operation] of Object.entries(operations)) {
     const outcomes = results.map(({ free, first, second, after }) => {
       t.deepEqual(after, { value }, `with room, after ${free}`)
       for (const result of [first, second]) if (result.value !== undefined) t.deepEqual(result, { value })
-      t.is(worked(t, second, `${free} free, again`), worked(t, first, `${free} free`), `${free} free`)
-      return first.value !== undefined
+      const did = worked(t, first, `${free} free`)
+      // A second try may have what a first one gave up, or a keeper that came too late for it.
+      t.true(worked(t, second, `${free} free, again`) || !did, `${free} free`)
+      return did
     })
     // Without pipes it needs no more than the idle keepers give up.
     if (what !== 'run() without pipes') t.false(outcomes[0], 'with none free')
     t.true(outcomes[MOST_FREE], `with ${MOST_FREE} free`)
-    t.deepEqual(
-      outcomes,
-      outcomes.toSorted((a, b) => a - b),
-      'what works with some works with more',
-    )
     t.deepEqual(helpersOf(program.pid), helpers)
     program.child.stdin.write('go\n')
     t.deepEqual(await program.exited, { code: 0, signal: null })
