@@ -102,6 +102,8 @@ pub struct Begun {
 
 /// The one per process.
 pub struct Host {
+    /// The process that it is of; not a copy that native code made by a fork.
+    process: u32,
     reactor: Arc<Reactor>,
     pool: Arc<Mutex<Pool>>,
     calls: Mutex<HashMap<u32, Arc<Mutex<Call>>>>,
@@ -129,10 +131,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+static HOST: OnceLock<Host> = OnceLock::new();
+
+extern "C" fn leave() {
+    if let Some(host) = HOST.get() {
+        host.leave();
+    }
+}
+
 impl Host {
     /// Made at the first use.
     pub fn get() -> io::Result<&'static Host> {
-        static HOST: OnceLock<Host> = OnceLock::new();
         static MAKING: Mutex<()> = Mutex::new(());
         if let Some(host) = HOST.get() {
             return Ok(host);
@@ -144,6 +153,7 @@ impl Host {
             let of_reactor = Arc::clone(&pool);
             reactor.run(move |key| lock(&of_reactor).on_ready(key))?;
             let host = Host {
+                process: std::process::id(),
                 reactor,
                 pool,
                 calls: Mutex::default(),
@@ -151,6 +161,7 @@ impl Host {
                 leaders: Mutex::default(),
             };
             let _ = HOST.set(host);
+            sys::at_exit(leave);
         }
         HOST.get().ok_or_else(|| io::ErrorKind::Other.into())
     }
@@ -170,11 +181,27 @@ impl Host {
             self.reactor.remove(number);
             if let Some(call) = call {
                 let mut call = lock(&call);
+                if !call.is_over() {
+                    lock(&self.pool).leave_to_itself();
+                }
                 call.abandon();
                 self.tell_observers(&mut call);
                 call.give_back(false, &mut lock(&self.pool));
             }
         }
+    }
+
+    /// This process exits. What it has open is closed a moment earlier than the kernel would, so that the helper ends as
+    /// a child that is reaped: an orphan stays a zombie where process 1 does not reap. Other threads may hold a lock, and
+    /// are not waited for.
+    fn leave(&self) {
+        if self.process != std::process::id() {
+            return;
+        }
+        let (Ok(mut calls), Ok(mut pool)) = (self.calls.try_lock(), self.pool.try_lock()) else { return };
+        calls.clear();
+        self.reactor.close_all();
+        pool.leave();
     }
 
     /// Readiness words since the last time: number * 4 + [`READABLE`] and [`WRITABLE`].

@@ -22,6 +22,10 @@ use crate::sys::{self, Handle, Identity, Look, Pid, Standing};
 const ANSWER: Duration = Duration::from_secs(2);
 /// Without an answer for so long the helper is sent SIGCONT.
 const STOPPED: Duration = Duration::from_millis(50);
+/// At the end of this process: how long its helper has to leave, when it has nothing to do, and when there may be calls
+/// or guards that go on to their end.
+const LEAVING: Duration = Duration::from_millis(500);
+const LEAVING_BUSY: Duration = Duration::from_millis(20);
 /// Idle keepers that are always welcome, and the most that are kept.
 const FEW: usize = 2;
 const MANY: usize = 16;
@@ -103,6 +107,8 @@ pub struct Pool {
     /// Children of ours that are waited for: helpers, the present one too, and guards.
     children: HashMap<u64, (Pid, Handle)>,
     last_child: u64,
+    /// A keeper may still be at the end of a call that nobody here waits for.
+    has_left_calls: bool,
 }
 
 impl Pool {
@@ -118,6 +124,7 @@ impl Pool {
             waiting: HashMap::new(),
             children: HashMap::new(),
             last_child: 0,
+            has_left_calls: false,
         }
     }
 
@@ -234,6 +241,38 @@ impl Pool {
         }
         for number in std::mem::take(&mut self.waiting).into_values() {
             self.reactor.notify(number);
+        }
+    }
+
+    /// A call is given up before its end: its keeper goes on by itself.
+    pub fn leave_to_itself(&mut self) {
+        self.has_left_calls = true;
+    }
+
+    /// This process exits: gives up what it holds, and reaps what leaves soon for that.
+    pub fn leave(&mut self) {
+        let helper = self.helper.as_ref().map(|helper| helper.child);
+        let children: Vec<u64> = self.children.keys().copied().collect();
+        for &child in &children {
+            self.reap(child);
+        }
+        let is_busy = self.has_left_calls || !self.busy.is_empty() || self.children.len() > 1;
+        let deadline = Instant::now() + if is_busy { LEAVING_BUSY } else { LEAVING };
+        self.retire();
+        if let Some(helper) = helper {
+            // Somebody may have stopped it.
+            self.signal_child(helper, libc::SIGCONT);
+        }
+        for child in children {
+            if let Some((_, handle)) = self.children.get(&child)
+                && let Some(pidfd) = handle.pidfd()
+            {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let timeout = Timespec::try_from(left).ok();
+                let mut source = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+                let _ = rustix::event::poll(&mut source, timeout.as_ref());
+            }
+            self.reap(child);
         }
     }
 

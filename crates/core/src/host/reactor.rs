@@ -280,6 +280,13 @@ impl Reactor {
         }
     }
 
+    /// Closes everything, unless another thread is at it.
+    pub fn close_all(&self) {
+        if let Ok(mut table) = self.table.try_lock() {
+            table.entries.clear();
+        }
+    }
+
     /// Explicitly: a copy of the descriptor in a keeper would keep the registration alive.
     fn leave(&self, entry: &mut Entry) {
         if let Some(fd) = entry.fd.as_ref().filter(|_| entry.in_epoll) {

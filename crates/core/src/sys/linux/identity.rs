@@ -112,6 +112,12 @@ pub fn environment() -> Vec<u8> {
     joined
 }
 
+/// Has a function called when this process exits by exit(3), on the thread that exits; others still run then.
+pub fn at_exit(function: extern "C" fn()) {
+    // SAFETY: the function may be called at any time; the C library drops it with the object that it is in.
+    unsafe { libc::atexit(function) };
+}
+
 /// A copy of a descriptor that the host names by number, close-on-exec.
 pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     // SAFETY: fails on a number that is not open.

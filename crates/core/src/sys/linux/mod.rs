@@ -15,7 +15,7 @@ mod terminal;
 
 pub use handle::{Handle, LedGroup};
 pub use helper::{Standing, by_fork, start_helper};
-pub use identity::{Attributes, Identity, duplicate, enlarge_pipe, environment, replace_process};
+pub use identity::{Attributes, Identity, at_exit, duplicate, enlarge_pipe, environment, replace_process};
 pub use message::{MAX_DESCRIPTORS, Message, Sender, receive};
 pub use mode::{
     Forked, Manners, Origin, SignalInfo, SignalSource, allow_all_descriptors, become_keeper, become_mode,
