@@ -175,6 +175,15 @@ for (const [what, operation] of Object.entries({
     if (helper.problem === undefined) return 'x\\n'
     throw Object.assign(new Error(helper.problem), { errno: -24 })
   })`,
+  'the first session': `startSession('sh', ['-c', 'exit 3'])
+    .then((session) => { session.stderr.resume(); return session.exited })
+    .then(({ exitCode }) => exitCode === 3 ? 'x\\n' : exitCode)`,
+  'the first guard()': `(async () => {
+    ended ??= (await (await guard(target)).end({ grace: 0 })).outcome
+    return ended === 'ended' ? 'x\\n' : ended
+  })()`,
+  'the first resetHelper()': "(async () => { resetHelper(); return 'x\\n' })()",
+  'the first endAll()': "endAll({ scope: 'process' }).then(({ length }) => length === 0 ? 'x\\n' : length)",
 })) {
   test(`C83 ${what} of a host with 0 to ${FIRST.at(-1)} free descriptors`, async (t) => {
     const outcomes = []
@@ -182,11 +191,14 @@ for (const [what, operation] of Object.entries({
       const program = host(
         t,
         `
+        const target = plain('sleep', ['50'], { detached: true, stdio: 'ignore' })
+        let ended
         const operation = () => tried(${operation})
         leave(${free})
         const first = await operation()
         room()
         report([first, await operation(), await tried(${operations['run()']})])
+        target.kill('SIGKILL')
         await told()
         process.stdin.destroy()
         `,

@@ -16,7 +16,7 @@ import {
   abortError,
   type HoldfastError,
   noHelper,
-  notOpened,
+  notStarted,
   notSupported,
   refusedError,
   startError,
@@ -144,7 +144,7 @@ export abstract class Call extends AsyncResource implements Watcher {
       this.startWith(helper.path)
       return undefined
     } catch (error) {
-      return notOpened(this.named, command, error)
+      return notStarted(this.named, command, error)
     }
   }
 

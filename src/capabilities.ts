@@ -1,6 +1,6 @@
 /** What this machine can do: from files alone, and by trying. */
 import type { Capabilities } from '../index'
-import { noDescriptor, problemOf } from './errors'
+import { noDescriptor, notOpened } from './errors'
 import { inspectHelper, load, version } from './native-load'
 
 export function capabilities(): Capabilities {
@@ -8,7 +8,7 @@ export function capabilities(): Capabilities {
     const { path, version, problem } = inspectHelper()
     return problem === '' ? able({ path, version, probed: false }) : unable({ path, version, probed: false, problem })
   } catch (error) {
-    return unable({ path: '', version, probed: false, problem: problemOf(error) })
+    return unable({ path: '', version, probed: false, problem: notOpened(error).message })
   }
 }
 
@@ -22,7 +22,7 @@ export async function probe(): Promise<Capabilities> {
     if (why !== '') return unable({ ...helper, probed: true, problem: why })
     return mechanism === 'group' ? lessAble({ ...helper, probed: true }) : able({ ...helper, probed: true })
   } catch (error) {
-    return unable({ ...helper, probed: true, problem: problemOf(error) })
+    return unable({ ...helper, probed: true, problem: notOpened(error).message })
   }
 }
 

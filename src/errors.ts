@@ -177,20 +177,22 @@ export function noDescriptor(errno: number, byHost = true): string | undefined {
   return byHost ? messages.DESCRIPTORS.host : messages.DESCRIPTORS.keeper
 }
 
-/** For addon and reactor, of which only a text comes. */
-export const problemOf = (error: unknown): string => {
-  const { message } = error as Error
-  return isWithoutDescriptor(message) ? messages.DESCRIPTORS.host : message
-}
-
+/** Addon and reactor give a text alone. */
 const isWithoutDescriptor = (message: string) => /too many open files/i.test(message)
 
 /** There is no addon, or no reactor. Nothing ran. */
-export function notOpened(command: Named & { readonly env: string }, started: Started, error: unknown): HoldfastError {
+export function notOpened(error: unknown): HoldfastError {
   const { message } = error as Error
-  return isWithoutDescriptor(message)
-    ? startError(command, started, failedHere('helper', EMFILE))
-    : noHelper(command, message)
+  if (isWithoutDescriptor(message)) {
+    return new HoldfastError(messages.DESCRIPTORS.host, { code: systemCode(EMFILE), errno: -EMFILE, step: 'helper' })
+  }
+  return HoldfastError.is(error) ? error : new HoldfastError(message, { code: codes.noHelper, step: 'helper' })
+}
+
+/** The same, of a command that was to be started. */
+export function notStarted(command: Named & { readonly env: string }, started: Started, error: unknown): HoldfastError {
+  const { errno, message } = notOpened(error)
+  return errno === -EMFILE ? startError(command, started, failedHere('helper', EMFILE)) : noHelper(command, message)
 }
 
 function reasonOf(
@@ -311,7 +313,7 @@ export const guardError = (pid: number, reason: messages.GuardReason, errno: num
     ...(errno > 0 && { errno: -errno }),
   })
 
-export const guardWithoutHelper = (pid: number, tried: string, errno = UNKNOWN) =>
+export const guardWithoutHelper = (pid: number, tried: string, errno: number = UNKNOWN) =>
   new HoldfastError(messages.guardWithoutHelper(pid, tried), {
     code: codes.noHelper,
     errno: -errno,

@@ -30,7 +30,6 @@ import {
   invalidValue,
   noDescriptor,
   outOfRange,
-  problemOf,
   systemCode,
 } from './errors'
 import { clearTimeout, clock, setTimeout } from './globals'
@@ -104,15 +103,18 @@ const hasExited = ({ exitCode, signalCode }: Exit) => typeof exitCode === 'numbe
 /** The path of the helper. @throws HoldfastError when there is none */
 function helperFor(pid: number): string {
   let problem: string
+  let errno: number | undefined
   try {
     const helper = open()
     if (helper.problem === '') return helper.path
     problem = helper.problem
   } catch (error) {
-    problem = problemOf(error)
+    const why = error as HoldfastError
+    problem = why.message
+    if (why.errno !== undefined) errno = -why.errno
   }
   tellUnguarded(pid)
-  throw guardWithoutHelper(pid, problem)
+  throw guardWithoutHelper(pid, problem, errno)
 }
 
 let hasTold = false

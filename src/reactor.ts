@@ -4,6 +4,7 @@
  * found nothing to do.
  */
 import type { AsyncResource } from 'node:async_hooks'
+import { notOpened } from './errors'
 import { nextTick, setInterval } from './globals'
 import type { Native } from './native'
 import { type HelperFile, type Loaded, load } from './native-load'
@@ -21,13 +22,17 @@ export let native: Native
 /** Whose words take() gives, and whose calls start() makes. */
 export let environment: number
 
-/** @throws HoldfastError when there is no addon */
+/** @throws HoldfastError when there is no addon, or no reactor */
 export function open(): HelperFile {
   if (loaded === undefined) {
-    const found = load()
-    native = found.native
-    environment = native.attach(wake)
-    loaded = found
+    try {
+      const found = load()
+      native = found.native
+      environment = native.attach(wake)
+      loaded = found
+    } catch (error) {
+      throw notOpened(error)
+    }
   }
   return loaded.helper
 }

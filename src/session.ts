@@ -16,7 +16,7 @@ import type { EndOptions } from './call'
 import { type Command, commandOf, milliseconds, oneOf, placesOf, splitArguments, text } from './command'
 import { ContainedProcess, callOf } from './contained-process'
 import { withVariable } from './environment'
-import { abortError, type HoldfastError, invalidType, invalidValue, notContainedError } from './errors'
+import { abortError, type HoldfastError, invalidType, invalidValue, notContainedError, notStarted } from './errors'
 import { optionsOf, PROTOCOL, SESSION } from './options'
 import { open } from './reactor'
 import { answer, isRequested, VARIABLE } from './request'
@@ -76,9 +76,18 @@ function started(program: Command, variable: string): Command {
   return {
     ...program,
     named: program,
-    file: open().path,
+    file: starterFor(program),
     argv: ['holdfast-helper', '__session-starter', ...options, '--', ...program.argv],
     env: withVariable(program.env, variable, undefined),
+  }
+}
+
+/** @throws HoldfastError when there is none */
+function starterFor(program: Command): string {
+  try {
+    return open().path
+  } catch (error) {
+    throw notStarted(program, program, error)
   }
 }
 
