@@ -84,11 +84,6 @@ export const DIFFERENCES = {
     'starts',
     'stdout and stderr in one pipe, so that the order of writes is kept.',
   ],
-  'a program that writes 128 KiB which nobody reads': [
-    'exits',
-    'waits',
-    'A pipe holds 64 KiB until it is read; a socket, which `child_process` makes, about 200 KiB.',
-  ],
   'the class of the streams': [
     [true, true],
     [false, false],

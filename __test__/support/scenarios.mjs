@@ -511,14 +511,6 @@ export const SCENARIOS = {
       const [code] = await next(spawn('echo', ['x']), 'close')
       return code
     },
-    'a program that writes 128 KiB which nobody reads': async ({ spawn }) => {
-      const child = spawn('sh', sh('head -c 131072 /dev/zero'))
-      const exited = next(child, 'exit').then(() => 'exits')
-      const seen = await Promise.race([exited, patience(2000).then(() => 'waits')])
-      child.stdout.resume()
-      await next(child, 'close').catch(() => {})
-      return seen
-    },
     'the error of a write to stdin after the exit': async ({ spawn }) => {
       const child = spawn('true')
       const { stdin } = child
