@@ -828,7 +828,9 @@ const AT_EXIT = `process.on('exit', () => {
 })`
 
 async function afterHost(host, dispose, act) {
-  const { reports } = await host(`${CHILD('exec sleep 30', 'ignore')}; report(child.pid, () => { ${act} })`)
+  const { reports } = await host(
+    `${CHILD('exec sleep 30', 'ignore')}; child.once('spawn', () => report(child.pid, () => { ${act} }))`,
+  )
   const [pid] = reports
   const seen = await fate(pid)
   dispose(pid)
