@@ -7,7 +7,18 @@ import { join } from 'node:path'
 import test from 'ava'
 import { endAll, spawn } from '../dist/index.js'
 import { keeperOf, killStarted, run as runOnCommandLine } from './support/command-line.mjs'
-import { comm, gone, helpersOf, isAlive, keepersOf, marked, noneMarked, stat, until } from './support/facts.mjs'
+import {
+  childrenOf,
+  comm,
+  gone,
+  helpersOf,
+  isAlive,
+  keepersOf,
+  marked,
+  noneMarked,
+  stat,
+  until,
+} from './support/facts.mjs'
 import { compiled } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { folder, has, suite } from './support/suite.mjs'
@@ -191,6 +202,94 @@ test('C80 a brood that does not end spoils no other one: the next lost keeper’
   host.kill()
   await gone([helper])
   await noneMarked(mark)
+})
+
+test('C80 two keepers that are lost at once: what lives on is named in both reports', async (t) => {
+  const host = hostOfAnother(
+    t,
+    `const mild = await started('sleep 30 & echo up >&2; wait')
+     const stubborn = await started('"$0" 3000; :')
+     report([mild.pid, stubborn.pid])
+     for (const call of [mild, stubborn]) {
+       const { outcome, by, survivors } = await call.ended
+       report({ outcome, by, survivors: survivors.map(({ name }) => name) })
+     }`,
+  )
+  if (host === undefined) return
+  const keepers = (await host.next()).map((pid) => stat(pid).ppid)
+  const [helper] = helpersOf(host.pid)
+  // So that it learns of both at once.
+  process.kill(helper, 'SIGSTOP')
+  try {
+    for (const keeper of keepers) process.kill(keeper, 'SIGKILL')
+    await gone(keepers)
+  } finally {
+    process.kill(helper, 'SIGCONT')
+  }
+  // It cannot tell whose it is: both reports name it.
+  const told = { outcome: 'survivors', by: 'helper', survivors: ['refuses'] }
+  t.deepEqual([await host.next(), await host.next()], [told, told])
+  host.kill()
+  await gone([helper])
+  await noneMarked(mark)
+})
+
+test('C80 a keeper that is lost while another one’s brood is ended: that one’s survivors are not its own', async (t) => {
+  const host = hostOfAnother(
+    t,
+    `const stubborn = await started('sleep 30 & "$0" 3000; :')
+     const mild = await started('sleep 30 & echo up >&2; wait')
+     report([stubborn.pid, mild.pid])
+     for (const call of [stubborn, mild]) {
+       const { outcome, survivors } = await call.ended
+       report({ outcome, survivors: survivors.map(({ name }) => name) })
+     }`,
+  )
+  if (host === undefined) return
+  const firsts = await host.next()
+  const keepers = firsts.map((pid) => stat(pid).ppid)
+  const sleep = childrenOf(firsts[0]).find((pid) => comm(pid) === 'sleep')
+  const [helper] = helpersOf(host.pid)
+  process.kill(keepers[0], 'SIGKILL')
+  await until(() => stat(sleep) === undefined, 'the first deaths of its brood')
+  process.kill(keepers[1], 'SIGKILL')
+  t.deepEqual(await host.next(), { outcome: 'survivors', survivors: ['refuses'] })
+  t.deepEqual(await host.next(), { outcome: 'ended', survivors: [] })
+  host.kill()
+  await gone([helper])
+  await noneMarked(mark)
+})
+
+test('C80 a large family below what refuses SIGKILL is ended: only that one survives', async (t) => {
+  const host = hostOfAnother(
+    t,
+    `const child = await started('for i in $(seq 40); do setsid sleep 30 & done; exec "$0" 2000')
+     const { outcome, survivors, leftoverCount } = await child.end({ grace: 0 })
+     report({ outcome, survivors: survivors.map(({ name }) => name), leftoverCount })
+     process.stdin.resume()`,
+  )
+  if (host === undefined) return
+  t.deepEqual(await host.next(), { outcome: 'survivors', survivors: ['refuses'], leftoverCount: 40 })
+})
+
+test('C80 a zombie below what refuses SIGKILL is no survivor, and is not waited for', async (t) => {
+  const host = hostOfAnother(
+    t,
+    `const child = await started('sleep 0 & exec "$0" 2000')
+     const { readFileSync, readdirSync } = require('node:fs')
+     const parent = /^\\d+ \\(.*\\) Z (\\d+)/
+     const isThere = () => readdirSync('/proc').some((pid) => {
+       try { return Number(parent.exec(readFileSync('/proc/' + pid + '/stat', 'utf8'))?.[1]) === child.pid } catch { return false }
+     })
+     while (!isThere()) await new Promise(setImmediate)
+     const { outcome, survivors, proofTime } = await child.end({ grace: 0 })
+     report({ outcome, survivors: survivors.map(({ name }) => name), proofTime })
+     process.stdin.resume()`,
+  )
+  if (host === undefined) return
+  const { proofTime, ...report } = await host.next()
+  t.deepEqual(report, { outcome: 'survivors', survivors: ['refuses'] })
+  t.true(proofTime < BUDGET, `${proofTime}`)
 })
 
 // ---- many

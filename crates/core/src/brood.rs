@@ -42,6 +42,10 @@ pub struct Brood {
     pub first: Option<Exit>,
     /// Everything reaped so far.
     pub usage: Usage,
+    /// The children that counted in the last pass of its end.
+    pub listed: Vec<Pid>,
+    /// Unreaped children that can be no other brood's: for a spawn helper.
+    pub certain: BTreeSet<Pid>,
     /// Whether what is reaped counts as left over.
     pub recording: bool,
     /// Left over, the first [`MAX_NAMED`].
@@ -92,7 +96,8 @@ impl Brood {
     /// The live processes below: children and deeper ones, the command's first one too.
     pub fn survivors(&self) -> Vec<Pid> {
         let mut all = self.live(false);
-        all.extend(sys::descendants(&all).into_iter().map(|(pid, _)| pid));
+        // Below what lives there may be zombies that it has not reaped.
+        all.extend(sys::descendants(&all).into_iter().map(|(pid, _)| pid).filter(|&pid| sys::is_alive(pid)));
         all
     }
 
@@ -270,6 +275,7 @@ impl Brood {
 
     fn count(&mut self, reaped: sys::Reaped) {
         self.usage.add(reaped.usage);
+        self.certain.remove(&reaped.pid);
         if self.own.contains(&reaped.pid) {
             if self.own.first() == Some(&reaped.pid) {
                 self.first = Some(reaped.exit);
@@ -341,8 +347,8 @@ pub struct Killing {
     look_again: Option<Instant>,
     /// The last SIGKILL that was accepted, or the last death.
     last_success: Option<Instant>,
-    /// A child refused the signal in the last pass.
-    denied: bool,
+    /// Children that refused the signal in the last pass.
+    denied: Vec<Pid>,
     /// See CALM_GENERATIONS.
     storm: bool,
 }
@@ -392,7 +398,7 @@ impl Killing {
             pause: PAUSE,
             look_again: None,
             last_success: None,
-            denied: false,
+            denied: Vec::new(),
             storm: false,
         }
     }
@@ -427,7 +433,7 @@ impl Killing {
             if !self.awaited.is_empty() {
                 continue;
             }
-            if self.denied {
+            if !self.denied.is_empty() {
                 return self.refused(brood, group);
             }
             self.dead.clear();
@@ -446,7 +452,7 @@ impl Killing {
             return Progress::Waiting;
         }
         let is_starved = !self.awaited.is_empty() && self.awaited.iter().all(|&pid| sys::is_runnable(pid));
-        let is_quiet = self.generations <= CALM_GENERATIONS && !self.storm && !self.denied;
+        let is_quiet = self.generations <= CALM_GENERATIONS && !self.storm && self.denied.is_empty();
         if is_starved && is_quiet && now < self.since + BUDGET + STARVED * STARVED_AT_MOST {
             self.deadline = now + STARVED;
             return Progress::Waiting;
@@ -457,8 +463,10 @@ impl Killing {
     /// Every live child refuses the signal. What is below one and accepts it, and what exits by itself since others are
     /// gone, gets the time for that.
     fn refused(&mut self, brood: &mut Brood, group: Option<&Group>) -> Progress {
-        let held = brood.hold_few(&brood.live(false), group).unwrap_or_default();
-        let accepted = held.values().filter(|handle| handle.signal(libc::SIGKILL).is_ok()).count();
+        let (_, held) = brood.hold(&sys::descendants(&self.denied), group);
+        // A zombie accepts it for ever.
+        let accepts = |handle: &&Handle| !handle.has_ended() && handle.signal(libc::SIGKILL).is_ok();
+        let accepted = held.values().filter(accepts).count();
         let now = Instant::now();
         if accepted > 0 {
             self.last_success = Some(now);
@@ -496,6 +504,7 @@ impl Killing {
         let is_first = std::mem::take(&mut self.is_first_pass);
         let known = self.hit.len();
         let children = brood.found(by_number);
+        brood.listed.clone_from(&children);
         // Before anything is signalled: chains of parents hold until then.
         let few = if is_first { brood.hold_few(&children, group) } else { None };
         // Once: what forks in a group that is sent SIGKILL has the signal before the child exists.
@@ -505,7 +514,7 @@ impl Killing {
             group.signal(libc::SIGKILL);
         }
         let mut listed = 0;
-        self.denied = false;
+        self.denied.clear();
         self.awaited.clear();
         for pid in children {
             if self.dead.contains(&pid) {
@@ -518,7 +527,7 @@ impl Killing {
                         self.storm |= group.is_none_or(|group| sys::group_of(pid) != Some(group.id()));
                     }
                 }
-                Kill::Denied => self.denied = true,
+                Kill::Denied => self.denied.push(pid),
                 Kill::Dead => {
                     self.hit.remove(&pid);
                     if self.storm {
@@ -576,9 +585,9 @@ impl Killing {
 
     /// Signals deeper ones, each as soon as it is found: what forks without pause leaves us little time.
     fn descend(&mut self, brood: &Brood, group: Option<&Group>, is_first: bool) {
+        let roots = self.awaited.iter().chain(&self.denied).chain(&self.dead);
         if let Some(&first) = brood.own.first()
-            && let Some(signalled) =
-                sys::kill_family(self.awaited.iter().chain(&self.dead).copied(), first, group)
+            && let Some(signalled) = sys::kill_family(roots.copied(), first, group)
         {
             self.storm |= !signalled.is_empty();
             self.hit.extend(signalled);
@@ -590,7 +599,8 @@ impl Killing {
         // Through the process table, which is slower: not for long, and on from where it stopped, since what was
         // signalled may take its time to die.
         if self.below.is_empty() {
-            let found = sys::below(self.awaited.make_contiguous(), false);
+            let parents: Vec<Pid> = self.awaited.iter().chain(&self.denied).copied().collect();
+            let found = sys::below(&parents, false);
             self.below = found.into_iter().map(|(pid, parent)| Deeper { pid, parent, held: None }).collect();
         }
         let mut left = DESCENTS;

@@ -17,7 +17,7 @@ use crate::classes::{Class, Classes, Slot};
 use crate::commitment::Commitment;
 use crate::keeper::{self, AGAIN};
 use crate::socket::{self, Outbox, Received};
-use crate::sys::{self, ChildrenFile, Forked, Kill, Pid, Sender, SignalSource};
+use crate::sys::{self, ChildrenFile, Forked, Kill, Look, Pid, Sender, SignalSource};
 
 /// A stopped keeper is woken so often; then it counts as dead.
 const WAKINGS: u32 = 1_000;
@@ -253,11 +253,26 @@ impl Helper {
         }
     }
 
+    /// Whether a keeper with a call is dead and its brood not ended yet: it is among our children.
+    fn is_another_lost(&self) -> bool {
+        let is_lost = |(&pid, keeper): (&Pid, &Keeper)| {
+            keeper.slot.get() == Class::Contained && matches!(sys::look(pid), Look::Dead(_))
+        };
+        // Nearly always there is no zombie at all, which is one question instead of many.
+        matches!(sys::peek_any(), Ok(Some(_))) && self.keepers.iter().any(is_lost)
+    }
+
     fn advance_sweep(&mut self) {
         self.take_deaths();
         while let Some(mut sweep) = self.sweep.take() {
             sweep.brood.outsiders.extend(self.keepers.keys());
-            let outcome = match sweep.killing.advance(&mut sweep.brood, None) {
+            let progress = sweep.killing.advance(&mut sweep.brood, None);
+            // Asked after the look: what another one leaves from here on is not in the list.
+            let listed = std::mem::take(&mut sweep.brood.listed);
+            if !self.is_another_lost() {
+                sweep.brood.certain.extend(listed);
+            }
+            let outcome = match progress {
                 Progress::Waiting => {
                     self.sweep = Some(sweep);
                     return;
@@ -267,7 +282,12 @@ impl Helper {
             };
             self.report(&sweep, outcome);
             if outcome == Outcome::Survivors {
-                self.stuck.extend(sweep.brood.children_left());
+                let mut left = sweep.brood.children_left();
+                // What may be the next brood's is looked for in that one's end as well.
+                if self.is_another_lost() {
+                    left.retain(|pid| sweep.brood.certain.contains(pid));
+                }
+                self.stuck.extend(left);
                 self.pursued = Some(Instant::now());
             }
             // The next one may have been waiting.
@@ -293,6 +313,10 @@ impl Helper {
         let listed = sys::own_children(&mut self.table);
         let unknown =
             listed.unwrap_or_else(|| sys::children_by_number(&self.keepers.keys().copied().collect()));
+        // A keeper that was lost just now has left its brood among them. Its SIGCHLD is still to come.
+        if self.is_another_lost() {
+            return;
+        }
         let unknown: BTreeSet<Pid> = unknown.into_iter().chain(std::mem::take(&mut self.stuck)).collect();
         for pid in unknown.into_iter().filter(|pid| !self.keepers.contains_key(pid)) {
             match sys::kill_child(pid, libc::SIGKILL) {

@@ -32,7 +32,7 @@ pub use shared::SharedBytes;
 pub use start::{Failure, Gate, MOST_PLACES, PASSED, Plan, Stack, Started, Surroundings, fork_gated, start};
 pub use table::{
     ChildrenFile, Listed, LiveMembers, Turn, below, children_by_number, descendants, few_descendants,
-    is_runnable, live_members, own_children, shown,
+    is_alive, is_runnable, live_members, own_children, shown,
 };
 pub use terminal::{
     Terminal, TerminalGroup, await_writable, inherited_stream, is_ignored, leads_session, leave_session,

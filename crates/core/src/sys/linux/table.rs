@@ -398,6 +398,14 @@ impl Stat {
     }
 }
 
+/// Whether a process that was listed lives still, in one of its threads at least. True where that cannot be told.
+pub fn is_alive(pid: Pid) -> bool {
+    match fs::read(format!("/proc/{}/stat", pid.raw())) {
+        Ok(line) => Stat::parse(&line).is_none_or(|stat| stat.is_alive()),
+        Err(error) => !is_gone(&error),
+    }
+}
+
 /// Whether it runs, or would if it had a processor. False where that cannot be told.
 pub fn is_runnable(pid: Pid) -> bool {
     let stat = fs::read(format!("/proc/{}/stat", pid.raw())).ok().and_then(|line| Stat::parse(&line));
