@@ -218,7 +218,7 @@ export interface RunOptions extends Omit<SpawnOptions, 'serialization' | 'pty'> 
   check?: boolean | undefined
   /**
    * Called with each chunk as it comes. A promise holds up the reading of that stream until it resolves, or until the call
-   * is ended by its limit, an abort or end(): what was not passed on by then is in the result alone. When it throws
+   * is ended by its limit, an abort, end() or endAll(): what was not passed on by then is in the result alone. When it throws
    * or rejects, the call is ended and run() rejects with ERR_HOLDFAST_CONSUMER. Refused when neither stdout nor stderr is
    * 'pipe'.
    */
@@ -271,6 +271,13 @@ export interface ContainedProcess<
    * and at the latest with `ended` after a timeout.
    */
   kill(signal?: NodeJS.Signals | number): boolean
+  /**
+   * Lets the host end before the call does; the call ends with it. It covers the streams, whether they are read or not:
+   * under node:child_process an open pipe keeps the host until the stream is unref()ed as well. end() takes it back.
+   */
+  unref(): void
+  /** Takes unref() back: the call keeps the host's event loop alive, as from its start. */
+  ref(): void
   /** Signals the whole group; otherwise as kill(). */
   killGroup(signal?: NodeJS.Signals | number): boolean
   /**
@@ -483,7 +490,8 @@ export interface RunningCall {
 /** The calls of this thread that have not ended, oldest first; also those whose handle was dropped. */
 export function running(): RunningCall[]
 /**
- * Ends all calls: every one is signalled before any is waited for. Default scope 'thread', the calls of this thread.
+ * Ends all calls: every one is signalled before any is waited for. A run() that only waits for its `onOutput` any more
+ * waits no longer. Default scope 'thread', the calls of this thread.
  * 'process': those of every thread of this process, and of every copy of this package in it.
  */
 export function endAll(options?: {

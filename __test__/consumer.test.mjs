@@ -68,6 +68,27 @@ test('C87 the same, and an abort; with `check` it rejects', async (t) => {
   t.is((await t.throwsAsync(within(pending, 'the abort'))).name, 'AbortError')
 })
 
+for (const [title, endOf] of [
+  ['end() of what running() gave', (call) => call.end()],
+  ['endAll()', () => endAll()],
+]) {
+  test(`C87 a command that has exited, and ${title}`, async (t) => {
+    let isCalled = false
+    const pending = run('echo', ['x'], {
+      env,
+      onOutput() {
+        isCalled = true
+        return never()
+      },
+    })
+    const [call] = running()
+    await until(() => isCalled && running().length === 0, 'the end of the command')
+    await within(endOf(call), title)
+    t.like(await within(pending, 'the result'), { stdout: 'x\n', exitCode: 0, report: { outcome: 'ended' } })
+    t.deepEqual(await within(endAll(), 'nothing'), [])
+  })
+}
+
 test("C87 the same with background 'keep', and the limit", async (t) => {
   const options = { env, timeout: 300, background: 'keep', onOutput: never }
   const result = await within(run('sh', ['-c', 'echo x; sleep 60 &'], options), 'the limit')
@@ -127,6 +148,34 @@ test('C87 a consumer that throws, or rejects, while the command writes on', asyn
     const error = await t.throwsAsync(within(run(...WRITER, { ...GRACE, onOutput }), 'the end'))
     t.is(error.code, 'ERR_HOLDFAST_CONSUMER')
     t.is(error.cause.message, 'mine')
+  }
+})
+
+test('C87 a consumer that throws what cannot be looked at', async (t) => {
+  const trap = () => {
+    throw new Error('trap')
+  }
+  const { proxy, revoke } = Proxy.revocable({}, {})
+  revoke()
+  for (const thrown of [
+    {
+      get message() {
+        return trap()
+      },
+    },
+    new Proxy({}, { get: trap, getPrototypeOf: trap }),
+    proxy,
+  ]) {
+    const pending = run(...WRITER, {
+      ...GRACE,
+      onOutput() {
+        throw thrown
+      },
+    })
+    const error = await t.throwsAsync(within(pending, 'the end'))
+    t.is(error.code, 'ERR_HOLDFAST_CONSUMER')
+    t.true(error.cause === thrown)
+    t.true(error.result.stdout.startsWith('line\n'))
   }
 })
 

@@ -182,3 +182,8 @@ test('C88 an AbortSignal and a URL of another realm or library are taken', async
   await run('true', { env, signal: after })
   t.is([...listeners].length <= 1, true)
 })
+
+test('C88 what cannot be unlistened is no AbortSignal, and is refused before the start', async (t) => {
+  const signal = { aborted: false, addEventListener() {} }
+  await t.throwsAsync(run('true', { env, signal }), { code: 'ERR_INVALID_ARG_TYPE', message: /options\.signal/ })
+})

@@ -63,6 +63,8 @@ export const OWN = -1
 
 /** Every call that has not ended, in the order of their starts: also one whose handle was dropped. */
 const calls = new Set<Call>()
+/** Calls that have ended, and whose result waits for a consumer. */
+const waiting = new Set<Call>()
 let serial = 0
 let hasToldUncontained = false
 
@@ -375,6 +377,12 @@ export abstract class Call extends AsyncResource implements Watcher {
     return this.promise
   }
 
+  /** Whether endAll() is to end the wait for a consumer, where nothing of the call runs any more. */
+  protected setWaiting(isWaiting: boolean): void {
+    if (isWaiting) waiting.add(this)
+    else waiting.delete(this)
+  }
+
   /** All was delivered. */
   protected settle(report: EndReport): void {
     if (this.report !== undefined) return
@@ -522,7 +530,7 @@ export async function endAll(options?: EndOptions & { scope?: 'thread' | 'proces
   const given = optionsOf(options, END_ALL)
   const scope = oneOf('scope', given.scope, ['thread', 'process'])
   const { signal, grace } = ladderOf(given)
-  const own = Array.from(calls, (call) => call.end({ signal: given.signal, grace: given.grace } as EndOptions))
+  const own = [...calls, ...waiting].map((call) => call.end({ signal: given.signal, grace: given.grace } as EndOptions))
   if (scope !== 'process') return Promise.all(own)
   open()
   const others = native.endOthers(environment, signal, grace).map((number) => new Observer(number).ended)

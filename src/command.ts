@@ -178,7 +178,8 @@ export function abortSignal(value: unknown): AbortSignal | undefined {
     value === null ||
     typeof value !== 'object' ||
     !('aborted' in value) ||
-    typeof (value as AbortSignal).addEventListener !== 'function'
+    typeof (value as AbortSignal).addEventListener !== 'function' ||
+    typeof (value as AbortSignal).removeEventListener !== 'function'
   ) {
     throw invalidType('options.signal', 'an AbortSignal', value)
   }

@@ -9,9 +9,17 @@ const LONGEST_COMMAND = 200
 
 /**
  * A value for a message: short, one line, safe to print, and with its size where it was cut. Of an object only what it
- * is: a member could be a secret.
+ * is: a member could be a secret. Never throws, whatever a getter or a proxy does: the message is of another error.
  */
 function shown(value: unknown, longest = SHOWN): string {
+  try {
+    return describe(value, longest)
+  } catch {
+    return 'a value that cannot be shown'
+  }
+}
+
+function describe(value: unknown, longest: number): string {
   if (typeof value === 'string') {
     if (value.length <= longest) return visible(inspect(value))
     return `${visible(inspect(value.slice(0, longest)))}... (${Buffer.byteLength(value)} bytes)`
@@ -51,7 +59,7 @@ export const wrongType = (name: string, expected: string, value: unknown) =>
 export const wrongValue = (name: string, reason: string, value: unknown) =>
   `${argument(name)} ${reason}. Received ${shown(value)}`
 export const streamWithoutDescriptor = (name: string, stream: object) =>
-  `${argument(name)} is a stream without an open file descriptor (${stream.constructor?.name}). Use 'pipe' in its place, and pipe the stream to the command or the command to the stream; a file stream is open after its event 'open'`
+  `${argument(name)} is a stream without an open file descriptor (${kindOf(stream)}). Use 'pipe' in its place, and pipe the stream to the command or the command to the stream; a file stream is open after its event 'open'`
 export const wrongRange = (name: string, range: string, value: unknown) =>
   `${argument(name)} must be ${range}. Received ${shown(value)}`
 export const PLACE =
@@ -155,8 +163,15 @@ function commandLine(file: string, args: readonly string[]): string {
 export const consumerFailed = (file: string, what: 'input' | 'onOutput', cause: unknown) =>
   `${program(file)} was ended, because \`${what}\` failed: ${thrown(cause)}`
 function thrown(cause: unknown): string {
-  const text: unknown = typeof cause === 'string' ? cause : (cause as { message?: unknown } | null | undefined)?.message
+  const text = typeof cause === 'string' ? cause : messageOf(cause)
   return typeof text === 'string' ? wroteLast(text) : shown(cause)
+}
+function messageOf(cause: unknown): unknown {
+  try {
+    return (cause as { message?: unknown } | null | undefined)?.message
+  } catch {
+    return undefined
+  }
 }
 
 // ---- streams

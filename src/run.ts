@@ -160,6 +160,7 @@ class RunCall extends Call {
     // It may have exited by itself just before it was ended.
     if (this.endedBy !== undefined) this.cutOff(this.endedBy)
     if (this.isSettled) return
+    this.setWaiting(true)
     if (this.command.signal !== undefined) watchSignal(this.command.signal, this)
     this.limitConsumers()
   }
@@ -214,6 +215,7 @@ class RunCall extends Call {
     if (this.isSettled) return
     this.isSettled = true
     clearTimeout(this.limit)
+    this.setWaiting(false)
     this.forgetSignal()
     try {
       this.outcome.resolve(this.resultOrThrow(report))
