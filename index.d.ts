@@ -32,7 +32,7 @@ export function spawn(
 export function spawn<const S extends readonly [StdioOption, StdioOption, StdioOption, ...StdioOption[]]>(
   file: string,
   args: readonly string[],
-  options: Omit<SpawnOptions, 'stdio'> & { stdio: S },
+  options: SpawnOptions & { stdio: S },
 ): ContainedProcess<In<S[0]>, Out<S[1]>, Out<S[2]>>
 export function spawn(
   file: string,
@@ -41,7 +41,7 @@ export function spawn(
 ): ContainedProcess<Writable, Readable, null>
 export function spawn<const S extends readonly [StdioOption, StdioOption, StdioOption, ...StdioOption[]]>(
   file: string,
-  options: Omit<SpawnOptions, 'stdio'> & { stdio: S },
+  options: SpawnOptions & { stdio: S },
 ): ContainedProcess<In<S[0]>, Out<S[1]>, Out<S[2]>>
 export function spawn(file: string, options: SpawnOptions | PtySpawnOptions): ContainedProcess
 export function spawn(
@@ -69,18 +69,18 @@ type ResultOf<E extends Encoding> = 'buffer' extends E
 export function run<E extends Encoding = 'utf8'>(
   file: string,
   args?: readonly string[],
-  options?: RunOptions & { encoding?: E },
+  options?: RunOptions<E>,
 ): Promise<ResultOf<E>>
 export function run<E extends Encoding = 'utf8'>(
   file: string,
-  options?: RunOptions & { encoding?: E },
+  options?: RunOptions<E>,
 ): Promise<ResultOf<E>>
 
 /**
  * A pseudo-terminal instead of pipes: excludes `stdio`.
  * @deprecated Not yet supported: refused with ERR_HOLDFAST_NOT_SUPPORTED.
  */
-export interface PtySpawnOptions extends Omit<SpawnOptions, 'stdio' | 'pty'> {
+export interface PtySpawnOptions extends CallOptions {
   stdio?: undefined
   pty: PtySize
 }
@@ -92,7 +92,8 @@ export interface PtySize {
   /** TERM. */
   name?: string | undefined
 }
-export interface SpawnOptions {
+/** What spawn() and run() have in common. */
+export interface CallOptions {
   /** Working directory, also as bytes of UTF-8. Relative or missing: resolved in the host at the call. */
   cwd?: string | URL | Uint8Array | undefined
   /**
@@ -107,14 +108,6 @@ export interface SpawnOptions {
    * `args` are joined by blanks and nothing is quoted: never pass what you do not trust.
    */
   shell?: boolean | string | undefined
-  /**
-   * As in node:child_process. Default 'pipe' for places 0 to 2. These are real pipes, further 'pipe's are duplex.
-   * `run`: stdin is 'ignore' (/dev/null) unless `input` is given; further 'pipe's are refused, since a result has no place
-   * for their output. 'ipc' is not yet: refused.
-   */
-  stdio?: StdioOptions | undefined
-  /** For 'ipc'; without effect until that is supported. */
-  serialization?: 'json' | 'advanced' | undefined
   /**
    * Wall-clock limit in whole milliseconds (at most 2^31 - 1), enforced by the keeper, also while the host's event loop
    * is blocked. 0 or undefined: none.
@@ -154,7 +147,6 @@ export interface SpawnOptions {
    * child then, with the notice `helper`.
    */
   containment?: 'required' | 'best-effort' | undefined
-  pty?: undefined
   /**
    * Set in the child, never ignored: what cannot be set fails the start. `userProcesses` is RLIMIT_NPROC (all of that
    * user's), `cpuTime` is in milliseconds.
@@ -181,6 +173,13 @@ export interface SpawnOptions {
   /** Without effect: arguments are never quoted. */
   windowsVerbatimArguments?: boolean | undefined
 }
+export interface SpawnOptions extends CallOptions {
+  /** As in node:child_process. Default 'pipe' for places 0 to 2: real pipes. Further 'pipe's are duplex. 'ipc' is not yet: refused. */
+  stdio?: StdioOptions | undefined
+  /** For 'ipc'; without effect until that is supported. */
+  serialization?: 'json' | 'advanced' | undefined
+  pty?: undefined
+}
 /**
  * 'stdout' (third place only): the same pipe as stdout, so that the order of writes is kept. 'ipc' is not yet: refused.
  * A Stream needs an open descriptor. That of another call of holdfast is given away for good (`a | b`); any other is lent:
@@ -199,13 +198,18 @@ export type StdioOption =
   | undefined
 export type StdioOptions = 'pipe' | 'overlapped' | 'ignore' | 'inherit' | readonly StdioOption[]
 
-export interface RunOptions extends Omit<SpawnOptions, 'serialization' | 'pty'> {
+export interface RunOptions<E extends Encoding = Encoding> extends CallOptions {
+  /**
+   * As in node:child_process. Default 'pipe' for stdout and stderr, and for stdin 'ignore' (/dev/null) unless `input` is
+   * given. Further 'pipe's are refused, since a result has no place for their output. 'ipc' is not yet: refused.
+   */
+  stdio?: StdioOptions | undefined
   /** @deprecated Not yet supported: refused with ERR_HOLDFAST_NOT_SUPPORTED. */
   pty?: PtySize | undefined
   /** Written to stdin, which is then closed. A command that does not read it all is no error. A string is UTF-8. */
   input?: string | Uint8Array | Readable | undefined
   /** Of stdout and stderr. Default 'utf8'; 'buffer' for bytes. */
-  encoding?: BufferEncoding | 'buffer' | undefined
+  encoding?: E | undefined
   /**
    * Bytes per stream. Head and tail are kept, half each, with a marker line (`notices.cut`) at the cut; nothing is killed
    * for it. Default 64 MiB; cut without having been asked for: `ok` is false.
