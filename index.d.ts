@@ -71,10 +71,7 @@ export function run<E extends Encoding = 'utf8'>(
   args?: readonly string[],
   options?: RunOptions<E>,
 ): Promise<ResultOf<E>>
-export function run<E extends Encoding = 'utf8'>(
-  file: string,
-  options?: RunOptions<E>,
-): Promise<ResultOf<E>>
+export function run<E extends Encoding = 'utf8'>(file: string, options?: RunOptions<E>): Promise<ResultOf<E>>
 
 /**
  * A pseudo-terminal instead of pipes: excludes `stdio`.
