@@ -17,6 +17,7 @@ const CAN_SET_USER = process.getuid() === 0 && spawnSync('setpriv', ['--reuid', 
 const NO_USER = CAN_SET_USER ? '' : 'not root, so that no other user can be taken on'
 
 const SPEC = 1
+const NO_DESCRIPTOR = 255
 const END = 3
 const WANT = 32
 
@@ -46,7 +47,7 @@ function spec(script, env = '') {
     SPEC,
     Buffer.concat([
       integers([4, 0], none, [4, 0o22], [4, 0], [8, 1024], none, [4, 0], none, [4, 0], [8, 10_000]),
-      integers([4, 15], [8, 0], none, [8, 0], none, [4, 0]),
+      integers([4, 15], [8, 0], none, [8, 0], none, none, [1, NO_DESCRIPTOR], [4, 0]),
       ...strings.map((string) => Buffer.concat([integers([4, string.length + 1]), Buffer.from(`${string}\0`)])),
     ]),
   )
@@ -108,6 +109,15 @@ const drops = {
   'the group alone': { drop: `process.setgid(${USER})` },
   'what a set-user-ID program had': { drop: 'drop()', command: SET_USER_ID },
 }
+
+test('C78 the measuring instrument: what a host writes that has given up nothing is started', async (t) => {
+  const ran = marker(t)
+  const program = host(t, "await run('true'); report(inherited())", { attack: spec(ran.script) })
+  t.true((await program.next()).includes(spec(ran.script).length))
+  await until(() => ran.text() !== '', 'a command that was started by a frame')
+  t.is(new Set(ran.text().split('\n').filter(Boolean)).size, 1)
+  t.true(ran.text().startsWith(`${process.getuid()}\n`))
+})
 
 for (const [what, { drop, command }] of Object.entries(drops)) {
   test(`C78 a host gives up ${what}: what it writes to idle keepers starts nothing`, async (t) => {
