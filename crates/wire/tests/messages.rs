@@ -57,6 +57,8 @@ fn every_message_to_a_keeper_comes_back() {
     ToKeeper::put_hand_over(&mut bytes, u32::MAX);
     ToKeeper::put_starter(&mut bytes);
     ToKeeper::put_last(&mut bytes);
+    ToKeeper::put_terminal(&mut bytes, 2);
+    ToKeeper::put_continued(&mut bytes);
     let shown: Vec<String> =
         frames(&bytes).unwrap().into_iter().map(|frame| read(Reader::Keeper, frame).unwrap()).collect();
     assert_eq!(
@@ -69,6 +71,8 @@ fn every_message_to_a_keeper_comes_back() {
             "HandOver { count: 4294967295 }",
             "Starter",
             "Last",
+            "Terminal { signal: 2 }",
+            "Continued",
         ]
     );
 }

@@ -197,6 +197,8 @@ pub fn corpus() -> Vec<(Reader, Vec<u8>)> {
         (Reader::Keeper, wire(|into| ToKeeper::put_hand_over(into, 3))),
         (Reader::Keeper, wire(ToKeeper::put_starter)),
         (Reader::Keeper, wire(ToKeeper::put_last)),
+        (Reader::Keeper, wire(|into| ToKeeper::put_terminal(into, 2))),
+        (Reader::Keeper, wire(ToKeeper::put_continued)),
         (Reader::Helper, wire(|into| ToHelper::Want(0).put(into))),
         (Reader::Helper, wire(|into| ToHelper::Want(u32::MAX).put(into))),
     ];
