@@ -127,10 +127,10 @@ test('workers that share and change the environment do not disturb a start', asy
 })
 
 test("a place beyond stderr with 'ignore' is closed, as under child_process", async (t) => {
-  const { stdout } = await run('sh', ['-c', 'ls -l /proc/self/fd/'], {
-    stdio: ['pipe', 'pipe', 'pipe', 'ignore', 'pipe'],
-    input: 'x',
-  })
+  const child = spawn('sh', ['-c', 'ls -l /proc/self/fd/'], { stdio: ['pipe', 'pipe', 'pipe', 'ignore', 'pipe'] })
+  let stdout = ''
+  for await (const text of child.stdout.setEncoding('utf8')) stdout += text
+  t.like(await child.ended, { outcome: 'ended' })
   const pipes = stdout.split('\n').filter((line) => line.includes('pipe:'))
   t.is(pipes.length, 3, stdout)
   t.false(/ 3 -> pipe/.test(stdout), stdout)
