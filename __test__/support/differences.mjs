@@ -7,6 +7,8 @@ const GROUP =
   'The command leads a group and a session of its own, so that all of it can be signalled, and no terminal is taken.'
 const NOT_YET = 'Not yet: refused by name.'
 const DEATH = 'The promise: what a call starts ends with its host, by whatever means that ends.'
+const UNREF =
+  'It covers the call and its streams, since the child ends with its host. There each open pipe keeps the host, until it is unref()ed as well.'
 
 export const DIFFERENCES = {
   // ---- events
@@ -150,4 +152,12 @@ export const DIFFERENCES = {
   'the child after `process.exit()` of the host': ['lives on', 'is ended', DEATH],
   'the child after SIGKILL of the host': ['lives on', 'is ended', DEATH],
   'the child after `unref()`, when the host has ended by itself': ['lives on', 'is ended', DEATH],
+
+  // ---- the event loop
+  'a host whose child runs, after `unref()`, with pipes': [['ends after it'], ['ends before it'], UNREF],
+  'a host whose child runs, after `unref()`, with pipes that are read': [
+    ['ends after it'],
+    ['ends before it'],
+    'As above.',
+  ],
 }

@@ -730,14 +730,17 @@ export const SCENARIOS = {
   },
 
   'The event loop': {
-    'a host whose child runs': async ({ host }) =>
-      (await host(`${CHILD('exec sleep 0.1', 'ignore')}; ${AT_EXIT}`)).reports,
+    'a host whose child runs': async ({ host }) => (await host(CHILD('sleep 0.1', 'ignore'))).reports,
     'a host whose child runs, after `unref()`, without pipes': async ({ host }) =>
-      (await host(`${CHILD('exec sleep 1', 'ignore')}; child.unref(); ${AT_EXIT}`)).reports,
+      (await host(`${CHILD('sleep 1', 'ignore')}; child.unref()`)).reports,
     'a host whose child runs, after `unref()` and `ref()`': async ({ host }) =>
-      (await host(`${CHILD('exec sleep 0.1', 'ignore')}; child.unref(); child.ref(); ${AT_EXIT}`)).reports,
+      (await host(`${CHILD('sleep 0.1', 'ignore')}; child.unref(); child.ref()`)).reports,
     'a host whose child runs, after `unref()`, with pipes': async ({ host }) =>
-      (await host(`${CHILD('exec sleep 1', 'pipe')}; child.unref(); ${AT_EXIT}`)).reports,
+      (await host(`${CHILD('sleep 1', 'pipe')}; child.unref()`)).reports,
+    'a host whose child runs, after `unref()`, with pipes that are read': async ({ host }) =>
+      (await host(`${CHILD('sleep 1', 'pipe')}; child.stdout.resume(); child.unref()`)).reports,
+    'a host whose child runs, after `unref()` of it and of its streams': async ({ host }) =>
+      (await host(`${CHILD('sleep 1', 'pipe')}; child.unref(); for (const one of child.stdio) one.unref()`)).reports,
     'fifty children at once': async ({ spawn }) => {
       const all = await Promise.all(
         Array.from({ length: 50 }, (_, index) => ended(spawn('sh', sh(`echo ${index}; exit ${index}`)))),
@@ -816,16 +819,15 @@ const fate = (pid) =>
     () => 'lives on',
   )
 
-/** In the text of a host. */
-const CHILD = (script, stdio) => `const child = spawn('sh', ['-c', '${script}'], { stdio: '${stdio}' })`
-const AT_EXIT = `process.on('exit', () => {
-  const alive = () => /^State:\\s*[^ZX]/m.test(require('fs').readFileSync('/proc/' + child.pid + '/status', 'utf8'))
-  try {
-    report(alive() ? 'ends before it' : 'ends after it')
-  } catch {
-    report('ends after it')
-  }
-})`
+/** In the text of a host. What the child leaves behind as its last act says whether the host waited for it. */
+const CHILD = (script, stdio) => `
+  const { existsSync, mkdtempSync, rmSync } = require('fs')
+  const folder = mkdtempSync(require('path').join(require('os').tmpdir(), 'holdfast-loop-'))
+  const child = spawn('sh', ['-c', '${script}; : > "$0/done"', folder], { stdio: '${stdio}' })
+  process.on('exit', () => {
+    report(existsSync(folder + '/done') ? 'ends after it' : 'ends before it')
+    rmSync(folder, { recursive: true })
+  })`
 
 async function afterHost(host, dispose, act) {
   const { reports } = await host(
