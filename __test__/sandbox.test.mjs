@@ -653,6 +653,28 @@ for (const table of Object.keys(tables)) {
     t.deepEqual(await program.next(), await expected(t, false))
   })
 
+  test(`C52 ${table}: when nothing is left no pid is asked for`, async (t) => {
+    const command = makeTable(t, table)
+    if (command === undefined) return
+    const script = `trap '' TERM; for i in 1 2 3; do setsid sh -c 'sleep 30; :' & done; echo up; wait`
+    const body = `
+      const { once } = require('node:events')
+      const reports = []
+      for (let round = 0; round < 20; round++) {
+        const child = spawn('/bin/sh', ['-c', ${JSON.stringify(script)}], { stdio: ['ignore', 'pipe', 'ignore'] })
+        await once(child.stdout, 'data')
+        reports.push(await child.end({ grace: round % 2 }))
+      }
+      report(reports.map(({ outcome, proofTime }) => ({ outcome, proofTime })))
+    `
+    const program = host(t, body, { command: [...command, process.execPath] })
+    for (const { outcome, proofTime } of await program.next()) {
+      t.is(outcome, 'ended')
+      // All of four million took longer.
+      t.true(proofTime < 2000, `${proofTime}`)
+    }
+  })
+
   test(`C52 ${table}, and no subreaper: unconfirmed, with the notice`, async (t) => {
     const command = makeTable(t, table, GROUP.rules)
     if (command === undefined) return

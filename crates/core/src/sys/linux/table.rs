@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use holdfast_wire::ProcessInfo;
 
-use super::process::{Look, Pid, exists, group_of, look};
+use super::process::{Look, Pid, exists, group_of, look, peek_any};
 
 /// Our own children. We have one thread. `None`: the table cannot be read.
 pub fn own_children(list: &mut ChildrenFile) -> Option<Vec<Pid>> {
@@ -218,6 +218,10 @@ pub fn children_by_number(others: &BTreeSet<Pid>) -> Vec<Pid> {
     /// The highest that there can be (proc(5), pid_max).
     const HIGHEST: i32 = 4_194_304;
     const MANY: i32 = 32_768;
+    // To be told that there is no child at all is one question, not four million.
+    if peek_any().is_err() {
+        return Vec::new();
+    }
     let own = Pid::own().map_or(1, Pid::raw);
     let highest =
         fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
