@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { spawn as spawnPlain } from 'node:child_process'
 import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import test from 'ava'
 import treeKill from 'tree-kill'
@@ -18,8 +19,9 @@ import {
   stat,
   until,
 } from './support/facts.mjs'
+import { compiled } from './support/fixtures.mjs'
 import { HOLDFAST, startHost } from './support/host.mjs'
-import { suite } from './support/suite.mjs'
+import { has, suite } from './support/suite.mjs'
 
 const { mark, env } = suite(test)
 const LONG = Boolean(process.env.HOLDFAST_LONG)
@@ -551,4 +553,53 @@ test('C75 1,000 calls at once on one AbortSignal: no warning, one abort ends the
   })
   t.deepEqual(await program.exited, byItself)
   t.deepEqual(marked(own), [])
+})
+
+// ---- what the reactor waits for
+/** Of a helper: it is not dumpable, so that its user may not trace it. */
+const NO_TRACER = process.getuid() === 0 ? '' : 'not root, so that no helper can be traced'
+
+/** How long the reactor of this host has had a processor, in nanoseconds (proc(5)). */
+function reactorTime(pid) {
+  const of = (thread, file) => readFileSync(`/proc/${pid}/task/${thread}/${file}`, 'utf8')
+  const reactor = readdirSync(`/proc/${pid}/task`).find((thread) => of(thread, 'comm') === 'holdfast\n')
+  return of(reactor, 'schedstat').split(' ')[0]
+}
+
+test('a helper that ends while it is traced: the host sleeps until it can be reaped', async (t) => {
+  if (!has(t, NO_TRACER)) return
+  const program = compiled(t, 'tracer')
+  if (program === undefined) return
+  const traced = host(
+    t,
+    `
+    await run('true')
+    report('up')
+    process.kill(await new Promise((resolve) => process.stdin.once('data', (text) => resolve(Number(text)))), 'SIGKILL')
+    process.stdin.once('data', async () => report((await run('echo', ['hi'])).stdout))
+    `,
+  )
+  t.is(await traced.next(), 'up')
+  const [helper] = helpersOf(traced.pid)
+  const tracer = spawnPlain(program, [`${helper}`], { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.teardown(() => tracer.kill('SIGKILL'))
+  await once(tracer.stdout, 'data')
+  tracer.kill('SIGSTOP')
+  await until(() => stat(tracer.pid).state === 'T', 'a tracer that is stopped')
+  traced.child.stdin.write(`${helper}\n`)
+  await until(() => stat(helper).state === 'Z', 'the end of the helper')
+  let [last, times] = ['', 0]
+  const isAsleep = () => {
+    const now = reactorTime(traced.pid)
+    times = now === last ? times + 1 : 0
+    last = now
+    return times === 50
+  }
+  await until(isAsleep, 'a reactor that sleeps')
+  tracer.kill('SIGCONT')
+  await until(() => stat(helper) === undefined, 'a helper that is reaped')
+  traced.child.stdin.write('go\n')
+  t.is(await traced.next(), 'hi\n')
+  traced.child.stdin.end()
+  t.deepEqual(await traced.exited, byItself)
 })

@@ -360,9 +360,11 @@ impl Reactor {
         }
     }
 
-    /// Watches a descriptor of the pool's.
+    /// Watches a descriptor of the pool's. Told once, and again when something new has come: a child that is traced stays
+    /// readable when it has ended, and cannot be reaped before its tracer lets go.
     pub fn watch_for_pool(&self, key: u64, fd: impl AsFd) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd.as_fd(), EventData::new_u64(POOL | key), EventFlags::IN)?)
+        let flags = EventFlags::IN | EventFlags::ET;
+        Ok(epoll::add(&self.epoll, fd.as_fd(), EventData::new_u64(POOL | key), flags)?)
     }
 
     /// Stops watching it.
