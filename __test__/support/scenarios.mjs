@@ -831,7 +831,8 @@ const CHILD = (script, stdio) => `
 
 async function afterHost(host, dispose, act) {
   const { reports } = await host(
-    `${CHILD('exec sleep 30', 'ignore')}; child.once('spawn', () => report(child.pid, () => { ${act} }))`,
+    `const child = spawn('sleep', ['30'], { stdio: 'ignore' })
+    child.once('spawn', () => report(child.pid, () => { ${act} }))`,
   )
   const [pid] = reports
   const seen = await fate(pid)
