@@ -253,7 +253,9 @@ test('C22 a stopped command is ended by the death of its host', async (t) => {
     report(child.pid)
   `)
   await host.next()
-  const pids = await until(() => withWord(word).length === 2 && withWord(word), 'two processes')
+  // A shell that waits for its child's exec cannot be stopped, and a child that is stopped before it does not get there.
+  const isUp = () => withWord(word).some((pid) => comm(pid) === 'sleep')
+  const pids = await until(() => isUp() && withWord(word).length === 2 && withWord(word), 'two processes')
   for (const pid of pids) process.kill(pid, 'SIGSTOP')
   await until(() => pids.every(isStopped), 'two stopped processes')
   host.kill()
