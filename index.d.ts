@@ -218,12 +218,12 @@ export interface RunOptions<E extends Encoding = Encoding> extends CallOptions {
    */
   check?: boolean | undefined
   /**
-   * Called with each chunk as it comes. A promise holds up the reading of that stream until it resolves, or until the call
+   * Called with each chunk as it comes. A promise that is returned holds up the reading of that stream until it resolves, or until the call
    * is ended by its limit, an abort, end() or endAll(): what was not passed on by then is in the result alone. When it throws
    * or rejects, the call is ended and run() rejects with ERR_HOLDFAST_CONSUMER. Refused when neither stdout nor stderr is
    * 'pipe'.
    */
-  onOutput?: ((chunk: { stream: 'stdout' | 'stderr'; data: Uint8Array }) => void | Promise<void>) | undefined
+  onOutput?: ((chunk: { stream: 'stdout' | 'stderr'; data: Uint8Array }) => unknown) | undefined
 }
 
 export interface ContainedEvents {

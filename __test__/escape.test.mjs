@@ -235,7 +235,7 @@ test('C22 a stopped command is woken for the first step of the ladder', async (t
 test('C22 a stopped group is ended by the timeout', async (t) => {
   const word = newWord()
   const child = spawn('sh', ['-c', 'trap "" TERM; setsid sleep "$0" & sleep "$0"; :', word], {
-    timeout: 1000,
+    timeout: 3000,
     grace: 100,
   })
   const pids = await until(() => withWord(word).length === 3 && withWord(word), 'three processes')

@@ -24,6 +24,8 @@ export const bytesOnly: (file: string) => Promise<RunResult<Uint8Array>> = run<'
 
 export async function failures(): Promise<string | undefined> {
   try {
+    const chunks: Uint8Array[] = []
+    await run('cat', { onOutput: ({ data }) => chunks.push(data) })
     await run('cat', { check: true, onOutput: async ({ stream, data }) => console.log(stream, data.byteLength) })
   } catch (error) {
     if (HoldfastError.is(error)) return error.result?.stderr.toString() ?? error.step
