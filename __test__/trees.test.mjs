@@ -128,15 +128,11 @@ function* judged(report, { name, cause }, table) {
   if (report.outcome === 'ended' && table.length > alive.length) yield `${table.length - alive.length} are not reaped`
 }
 
-/**
- * The helper does not know which one was the first, and counts it too. Its first look may come when that one is dying:
- * what is below it in a pid namespace may then end with the namespace, and is not counted.
- */
-function* counted({ leftoverCount }, { cause, kind, leftovers: [others, most] }) {
+/** The helper does not know which one was the first, and counts it too. */
+function* counted({ leftoverCount }, { cause, leftovers: [others, most] }) {
   const isHelper = cause === 'keeper killed'
-  const least = isHelper && kind.startsWith('pid') ? 0 : others
-  if (leftoverCount < least || leftoverCount > most + (isHelper ? 1 : 0))
-    yield `${leftoverCount} leftovers instead of ${least} to ${most}`
+  if (leftoverCount < others || leftoverCount > most + (isHelper ? 1 : 0))
+    yield `${leftoverCount} leftovers instead of ${others} to ${most}`
 }
 
 const stateOf = (pid, table) => (table.some((one) => one.pid === pid) ? 'dead' : 'not in the process table')

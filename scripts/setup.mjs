@@ -75,7 +75,8 @@ async function buildNative() {
   const addon = join(platform.folder, platform.addon)
   const helper = join(platform.folder, 'holdfast-helper')
   const sources = ['Cargo.toml', 'Cargo.lock', '.cargo', 'crates', 'scripts/setup.mjs']
-  const print = fingerprint(sources, (await cargoVersion()) + (process.env.RUSTFLAGS ?? ''))
+  const salt = (await cargoVersion()) + (process.env.RUSTFLAGS ?? '')
+  const print = fingerprint(sources, salt)
   if (existsSync(addon) && existsSync(helper) && isCurrent('native', print)) return
 
   // --locked, so that a Cargo.lock that was not committed with its Cargo.toml fails here and not at the user's.
@@ -93,8 +94,8 @@ async function buildNative() {
   ])
   install(join('target/addon', platform.addon), addon, 0o644)
   install('target/helper/holdfast-helper', helper, 0o755)
-  // Cargo.lock may have been written by the build.
-  remember('native', fingerprint(sources, (await cargoVersion()) + (process.env.RUSTFLAGS ?? '')))
+  // What was edited during the build is not in it. Without a Cargo.lock the build has written one.
+  remember('native', locked.length > 0 ? print : fingerprint(sources, salt))
 }
 
 async function buildTypeScript() {

@@ -502,18 +502,18 @@ impl Killing {
     fn pass(&mut self, brood: &mut Brood, group: Option<&Group>, by_number: bool) -> usize {
         let began = Instant::now();
         let is_first = std::mem::take(&mut self.is_first_pass);
-        let known = self.hit.len();
         let children = brood.found(by_number);
         brood.listed.clone_from(&children);
-        // Before anything is signalled: chains of parents hold until then.
-        let few = if is_first { brood.hold_few(&children, group) } else { None };
+        // Before anything is signalled: chains of parents hold until then. Not in a storm, which leaves no time for it.
+        let is_early = self.generations <= CALM_GENERATIONS;
+        let few = if is_early { brood.hold_few(&children, group) } else { None };
         // Once: what forks in a group that is sent SIGKILL has the signal before the child exists.
         if let Some(group) = group
             && (is_first || brood.only_group)
         {
             group.signal(libc::SIGKILL);
         }
-        let mut listed = 0;
+        let (mut listed, mut new) = (0, 0);
         self.denied.clear();
         self.awaited.clear();
         for pid in children {
@@ -524,6 +524,7 @@ impl Killing {
                 Kill::Sent => {
                     self.awaited.push_back(pid);
                     if self.hit.insert(pid) {
+                        new += 1;
                         self.storm |= group.is_none_or(|group| sys::group_of(pid) != Some(group.id()));
                     }
                 }
@@ -541,13 +542,15 @@ impl Killing {
             }
             listed += 1;
         }
-        match few {
-            Some(held) => self.kill_held(held),
-            // What is deeper moves up. Where there is much of it that takes too long.
-            None if is_first || self.storm => self.descend(brood, group, is_first),
-            None => (),
+        // What is deeper moves up. Where there is much of it that takes too long.
+        let must_descend = if is_first { few.is_none() } else { self.storm };
+        new += self.kill_held(few.unwrap_or_default());
+        if must_descend {
+            let known = self.hit.len();
+            self.descend(brood, group, is_first);
+            new += self.hit.len() - known;
         }
-        if self.hit.len() > known {
+        if new > 0 {
             self.generations += 1;
             self.storm |= self.generations > CALM_GENERATIONS;
             self.last_success = Some(began);
@@ -574,13 +577,16 @@ impl Killing {
         }
     }
 
-    fn kill_held(&mut self, held: BTreeMap<Pid, Handle>) {
+    /// Returns how many of them had not been sent SIGKILL before.
+    fn kill_held(&mut self, held: BTreeMap<Pid, Handle>) -> usize {
+        let mut new = 0;
         for (pid, handle) in held {
-            if handle.signal(libc::SIGKILL).is_ok() {
-                self.hit.insert(pid);
+            if handle.signal(libc::SIGKILL).is_ok() && self.hit.insert(pid) {
+                new += 1;
                 self.storm = true;
             }
         }
+        new
     }
 
     /// Signals deeper ones, each as soon as it is found: what forks without pause leaves us little time.

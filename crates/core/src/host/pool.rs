@@ -141,11 +141,12 @@ impl Pool {
     }
 
     fn acquire_from(&mut self, path: &Path) -> Result<KeeperEnd, Refusal> {
-        self.ensure_helper(path)?;
-        // What was refused before is no answer to what is asked for now.
+        // What was refused before is no answer to what is asked for now; what a new helper refuses is.
+        self.drain();
         if let Some(helper) = &mut self.helper {
             helper.refused = None;
         }
+        self.ensure_helper(path)?;
         let deadline = Instant::now() + ANSWER;
         loop {
             if self.idle.is_empty()
