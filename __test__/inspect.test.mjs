@@ -17,6 +17,8 @@ const printers = {
   'util.inspect': (value) => inspect(value, { depth: Number.POSITIVE_INFINITY, maxStringLength: null }),
   'util.inspect, as console.dir may': (value) =>
     inspect(value, { depth: Number.POSITIVE_INFINITY, maxStringLength: null, showHidden: true, getters: true }),
+  'inspect() without customInspect': (value) =>
+    inspect(value, { depth: 9, showHidden: true, getters: true, customInspect: false }),
   'util.inspect without customInspect': (value) =>
     inspect(value, { depth: Number.POSITIVE_INFINITY, maxStringLength: null, customInspect: false }),
   'JSON.stringify': (value) => {

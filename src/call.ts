@@ -119,13 +119,14 @@ export abstract class Call extends AsyncResource implements Watcher {
     return this
   }
 
-  get command(): Command {
+  /** No accessor: util.inspect() with `getters` would show the environment. */
+  commandOf(): Command {
     return this.#command
   }
 
   /** What errors and running() speak of. */
-  get named(): Command {
-    return this.command.named ?? this.command
+  namedOf(): Command {
+    return this.commandOf().named ?? this.commandOf()
   }
 
   /** Starts it. Does not throw: what goes wrong is reported on a later tick. */
@@ -135,23 +136,23 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   private startOrRefuse(): HoldfastError | undefined {
-    const { command } = this
+    const command = this.commandOf()
     if (command.signal?.aborted) return abortError(command.signal)
     const refusal = tooLong(command.file, command.argv, command.env)
-    if (refusal !== undefined) return startError(this.named, command, refusal)
+    if (refusal !== undefined) return startError(this.namedOf(), command, refusal)
     try {
       const helper = open()
       // Without a helper the addon can still run it uncontained, and says so in its report.
-      if (helper.problem !== '' && !command.bestEffort) return noHelper(this.named, helper.problem)
+      if (helper.problem !== '' && !command.bestEffort) return noHelper(this.namedOf(), helper.problem)
       this.startWith(helper.path)
       return undefined
     } catch (error) {
-      return notStarted(this.named, command, error)
+      return notStarted(this.namedOf(), command, error)
     }
   }
 
   private startWith(helper: string): void {
-    const { command } = this
+    const command = this.commandOf()
     // First: after the start nothing may fail, or it would be said that nothing ran.
     if (command.signal !== undefined) watchSignal(command.signal, this)
     this.numbers = native.start(
@@ -241,10 +242,10 @@ export abstract class Call extends AsyncResource implements Watcher {
         this.onStarted()
         break
       case 'failed':
-        this.fail(startError(this.named, this.command, event))
+        this.fail(startError(this.namedOf(), this.commandOf(), event))
         break
       case 'refused':
-        this.fail(refusedError(this.named, event))
+        this.fail(refusedError(this.namedOf(), event))
         break
       case 'exited':
         this.phase = 'exited'
@@ -296,7 +297,7 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   private tellUncontained(): void {
-    if (!hasToldUncontained) debug(debugUncontained(this.command.file))
+    if (!hasToldUncontained) debug(debugUncontained(this.commandOf().file))
     hasToldUncontained = true
   }
 
@@ -431,7 +432,12 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   /** For a log: what says which call it is, and nothing of its environment. */
   facts(): object {
-    return { id: this.id, pid: this.pid, file: this.named.file, state: this.phase === 'over' ? 'ended' : this.phase }
+    return {
+      id: this.id,
+      pid: this.pid,
+      file: this.namedOf().file,
+      state: this.phase === 'over' ? 'ended' : this.phase,
+    }
   }
 
   toJSON(): object {
@@ -444,7 +450,8 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   /** An abort no longer concerns it. */
   protected forgetSignal(): void {
-    if (this.command.signal !== undefined) unwatchSignal(this.command.signal, this)
+    const { signal } = this.commandOf()
+    if (signal !== undefined) unwatchSignal(signal, this)
   }
 
   ref(): void {
@@ -512,7 +519,7 @@ export function viewOf(call: Call): RunningCall {
     get pid() {
       return call.pid ?? Number.NaN
     },
-    file: call.named.file,
+    file: call.namedOf().file,
     startedAt: call.startedAt,
     end: (options) => call.end(options),
     release: () => call.release(),

@@ -67,7 +67,7 @@ export class ContainedProcess extends EventEmitter implements Shape {
     return this[behind].stream(2) as Readable | null
   }
   get stdio(): (PipeStream | null)[] {
-    return this[behind].command.stdio.map((_, place) => this[behind].stream(place))
+    return this[behind].commandOf().stdio.map((_, place) => this[behind].stream(place))
   }
   get ended(): Promise<api.EndReport> {
     return this[behind].ended
@@ -158,7 +158,7 @@ class ContainedCall extends Call implements StreamOwner {
 
   /** Made when somebody asks for it: most users never touch stdin, and many nothing at all. */
   stream(place: number): PipeStream | null {
-    if (this.command.stdio[place] !== Place.pipe || (place === 0 && this.isFed)) return null
+    if (this.commandOf().stdio[place] !== Place.pipe || (place === 0 && this.isFed)) return null
     this.streams[place] ??= this.makeStream(place)
     return this.streams[place]
   }
@@ -212,7 +212,7 @@ class ContainedCall extends Call implements StreamOwner {
 
   private afterExit(): void {
     this.mayClose = true
-    if (this.command.keep) {
+    if (this.commandOf().keep) {
       this.conclude(HELD_BY_KERNEL)
       this.isHandingOver = true
       this.handOver()
@@ -256,7 +256,7 @@ class ContainedCall extends Call implements StreamOwner {
 
   // ---- what follows from it
   private closeStdin(): void {
-    if (this.command.stdio[0] !== Place.pipe) return
+    if (this.commandOf().stdio[0] !== Place.pipe) return
     const stdin = this.streams[0]
     if (stdin === undefined) this.drop(0)
     else stdin.destroy()
@@ -280,7 +280,7 @@ class ContainedCall extends Call implements StreamOwner {
   resumeUnread(): void {
     for (const place of this.piped) {
       // What was handed over, or has ended, needs no reader.
-      const stream = this.command.keep || this.phase !== 'exited' ? this.streams[place] : this.stream(place)
+      const stream = this.commandOf().keep || this.phase !== 'exited' ? this.streams[place] : this.stream(place)
       if (stream && 'readableFlowing' in stream && stream.readableFlowing === null) stream.resume()
     }
   }

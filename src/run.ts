@@ -142,7 +142,7 @@ class RunCall extends Call {
     this.exitCode = code
     this.exitSignal = signal
     this.stopInput?.()
-    if (!this.command.keep) return
+    if (!this.commandOf().keep) return
     this.conclude(HELD_BY_KERNEL)
     this.limitConsumers()
   }
@@ -161,13 +161,14 @@ class RunCall extends Call {
     if (this.endedBy !== undefined) this.cutOff(this.endedBy)
     if (this.isSettled) return
     this.setWaiting(true)
-    if (this.command.signal !== undefined) watchSignal(this.command.signal, this)
+    const { signal } = this.commandOf()
+    if (signal !== undefined) watchSignal(signal, this)
     this.limitConsumers()
   }
 
   /** The keeper kept the time as long as the command ran. */
   private limitConsumers(): void {
-    const { timeout } = this.command
+    const { timeout } = this.commandOf()
     if (timeout === 0 || this.isHandedOver || this.limit !== undefined) return
     const left = Math.max(1, timeout - (clock() - this.began))
     this.limit = setTimeout(cutOff, left, this, 'timeout')
@@ -205,7 +206,7 @@ class RunCall extends Call {
       this.closePipes()
       this.settle(this.lastReport)
       this.finish(this.lastReport)
-    } else if (this.phase === 'exited' && this.command.keep && !this.isHandedOver) {
+    } else if (this.phase === 'exited' && this.commandOf().keep && !this.isHandedOver) {
       this.isHandedOver = true
       this.handOver()
     }
@@ -229,7 +230,7 @@ class RunCall extends Call {
     const result = this.resultWith(report)
     if (this.consumerError !== undefined) throw Object.assign(this.consumerError, { result })
     if (result.ok || !this.wishes.check) return result
-    throw result.aborted ? abortError(this.command.signal, result) : this.checkError(result)
+    throw result.aborted ? abortError(this.commandOf().signal, result) : this.checkError(result)
   }
 
   private resultWith(report: EndReport): Result {
@@ -260,7 +261,7 @@ class RunCall extends Call {
   }
 
   private checkError(result: Result): HoldfastError {
-    const { file, argv, timeout, stdio } = this.command
+    const { file, argv, timeout, stdio } = this.commandOf()
     let reason: string
     if (result.timedOut) reason = messages.CHECK.timeout(timeout)
     else if (result.signal !== null) reason = messages.CHECK.signal(result.signal)
@@ -284,7 +285,7 @@ class RunCall extends Call {
   /** `input` or `onOutput` failed: nobody is left whom the rest would serve. */
   consumerFailed(what: 'input' | 'onOutput', cause: unknown): void {
     if (this.consumerError !== undefined) return
-    const message = messages.consumerFailed(this.command.file, what, cause)
+    const message = messages.consumerFailed(this.commandOf().file, what, cause)
     this.consumerError = new HoldfastError(message, { code: codes.consumer, cause, ran: true })
     // `ended` never rejects; what comes of it is this call's result.
     void this.end()
