@@ -6,7 +6,7 @@ import { Readable } from 'node:stream'
 import { Worker } from 'node:worker_threads'
 import test from 'ava'
 import { endAll, run, spawn } from '../dist/index.js'
-import { startHost } from './support/host.mjs'
+import { HOLDFAST, startHost } from './support/host.mjs'
 
 test('two copies over one addon get their own words each', async (t) => {
   const require = createRequire(import.meta.url)
@@ -56,7 +56,6 @@ test("endAll() with scope 'process' ends another thread's calls, and tells of th
 })
 
 test("C79 a worker that asked endAll({ scope: 'process' }) is terminated: another one is told of no end that did not happen", async (t) => {
-  const path = createRequire(import.meta.url).resolve('../dist/index.js')
   const host = startHost(`
     const { Worker } = require('node:worker_threads')
     // More than rest before they are used again.
@@ -67,7 +66,7 @@ test("C79 a worker that asked endAll({ scope: 'process' }) is terminated: anothe
     const ask = async () => {
       const worker = new Worker(\`
         const { parentPort } = require('node:worker_threads')
-        const { endAll } = require(${JSON.stringify(path)})
+        const { endAll } = require(${JSON.stringify(HOLDFAST)})
         let told = 0
         const original = Promise.all
         Promise.all = (all) => {

@@ -20,6 +20,7 @@ import {
 } from './support/facts.mjs'
 import { compiled, fixture } from './support/fixtures.mjs'
 import { ends, guardHost, orderedHost, ownGroup, shellOf, users } from './support/guard.mjs'
+import { HOLDFAST } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { folder, killMarked, suite } from './support/suite.mjs'
 
@@ -741,7 +742,7 @@ test('C65 a worker thread is terminated: its groups are ended, the main threadâ€
   const host = await guardHost(t, TWO)
   const theirs = await host.do(`
     const { Worker } = require('node:worker_threads')
-    globalThis.worker = new Worker(${JSON.stringify(worker)}, { eval: true, workerData: require.resolve(${JSON.stringify(fileURLToPath(new URL('../dist/index.js', import.meta.url)))}) })
+    globalThis.worker = new Worker(${JSON.stringify(worker)}, { eval: true, workerData: ${JSON.stringify(HOLDFAST)} })
     return (await once(worker, 'message'))[0]
   `)
   await until(() => host.others().length === 6, 'both groups')

@@ -3,13 +3,11 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import test from 'ava'
 import { descriptors, helpersOf, leftByUs, newMark, noneMarked, stat, until } from './support/facts.mjs'
-import { startHost } from './support/host.mjs'
+import { SESSION, startHost } from './support/host.mjs'
 import { folder } from './support/suite.mjs'
 
-const SESSION = fileURLToPath(new URL('../dist/session.js', import.meta.url))
 const MOST_FREE = 12
 /** Reactor and helper have to be started as well. */
 const FIRST = [0, 1, 2, 3, 4, 6, 8, 11, 14, 24]

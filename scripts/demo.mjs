@@ -104,8 +104,10 @@ async function actThree() {
   const child = spawn('sh', ['-c', script], { detached: true, env, stdio: ['ignore', 'pipe', 'inherit'] })
   const guarded = await holdfast.guard(child)
   await once(child.stdout, 'data')
+  // The shell says so before each of them has become sleep(1).
+  const started = await until(() => marked(mark).filter((pid) => nameOf(pid) === 'sleep').length === 4)
   claim(
-    marked(mark).length === 5,
+    started && marked(mark).length === 5,
     `the process table holds ${count(marked(mark).map(nameOf))}, in group ${guarded.group}`,
   )
   child.kill('SIGKILL')
