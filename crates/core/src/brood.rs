@@ -309,6 +309,7 @@ pub fn facts(
         leftover_count,
         leftovers,
         survivors: survivors.into_iter().take(MAX_NAMED).map(sys::shown).collect(),
+        cut_off: false,
     }
 }
 

@@ -308,7 +308,9 @@ impl Runner {
             grace: order.grace,
             background: order.background,
             background_grace: 0,
+            settle: 0,
             same_group: self.stand.terminal_group.is_some(),
+            detached: false,
             cwd_is_open: false,
             program: NO_DESCRIPTOR,
         };

@@ -100,7 +100,9 @@ fn start(args: &[OsString], descriptors: &[OwnedFd], places: &[u8], mut output: 
         grace: 0,
         background: Background::End,
         background_grace: 0,
+        settle: 0,
         same_group: false,
+        detached: false,
         cwd_is_open: false,
         program: NO_DESCRIPTOR,
     };

@@ -124,6 +124,7 @@ fn facts(by: By, reason: Reason) -> EndFacts {
         leftover_count: 0,
         leftovers: Vec::new(),
         survivors: Vec::new(),
+        cut_off: false,
     }
 }
 
@@ -343,6 +344,8 @@ impl Stage {
             grace: 0,
             background: Background::End,
             background_grace: 0,
+            settle: 0,
+            detached: false,
             uid: None,
             gid: None,
             best_effort: false,

@@ -91,8 +91,10 @@ pub fn start(
         grace: millis(grace),
         background: if background == 0 { Background::End } else { Background::Keep },
         background_grace: millis(background_grace),
+        settle: 0,
         uid: id(uid),
         gid: id(gid),
+        detached: false,
         best_effort,
     };
     let begun = host()?.start(EnvId(environment), &request);

@@ -211,6 +211,8 @@ pub struct EndFacts {
     pub leftovers: Vec<ProcessInfo>,
     /// What lives on, at most [`crate::MAX_NAMED`].
     pub survivors: Vec<ProcessInfo>,
+    /// The spec's `settle` was over while something that was left still wrote to the call's pipes.
+    pub cut_off: bool,
 }
 
 impl EndFacts {
@@ -221,6 +223,7 @@ impl EndFacts {
         into.extend(self.leftover_count.to_le_bytes());
         put_processes(into, &self.leftovers);
         put_processes(into, &self.survivors);
+        into.push(u8::from(self.cut_off));
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
@@ -234,6 +237,7 @@ impl EndFacts {
             leftover_count: reader.u32()?,
             leftovers: read_processes(reader)?,
             survivors: read_processes(reader)?,
+            cut_off: reader.u8()? != 0,
         })
     }
 }

@@ -63,10 +63,14 @@ pub struct Spec<'a> {
     pub grace: u64,
     /// What becomes of what is left.
     pub background: Background,
-    /// Milliseconds for what is left when the command exits.
+    /// Milliseconds from `kill_signal` to SIGKILL for what is left when the command exits.
     pub background_grace: u64,
+    /// Milliseconds for which what is left may go on working before its first signal. 0: not at all.
+    pub settle: u64,
     /// The command stays in the group and session it is started in (a terminal's).
     pub same_group: bool,
+    /// The command leads a session and a group of its own.
+    pub detached: bool,
 }
 
 impl Spec<'_> {
@@ -105,7 +109,9 @@ impl Spec<'_> {
         into.extend(self.grace.to_le_bytes());
         into.push(self.background as u8);
         into.extend(self.background_grace.to_le_bytes());
+        into.extend(self.settle.to_le_bytes());
         into.push(u8::from(self.same_group));
+        into.push(u8::from(self.detached));
         into.push(u8::from(self.cwd_is_open));
         into.push(self.program);
         put_string(into, self.places);
@@ -159,8 +165,12 @@ pub struct SpecView {
     pub background: Background,
     /// See [`Spec::background_grace`].
     pub background_grace: u64,
+    /// See [`Spec::settle`].
+    pub settle: u64,
     /// See [`Spec::same_group`].
     pub same_group: bool,
+    /// See [`Spec::detached`].
+    pub detached: bool,
     /// See [`Spec::cwd_is_open`].
     pub cwd_is_open: bool,
     /// See [`Spec::program`].
@@ -185,7 +195,9 @@ impl SpecView {
             _ => return Err(Error::Malformed),
         };
         let background_grace = reader.u64()?;
+        let settle = reader.u64()?;
         let same_group = reader.u8()? != 0;
+        let detached = reader.u8()? != 0;
         let cwd_is_open = reader.u8()? != 0;
         let program = reader.u8()?;
         let mut range = |nul: bool| -> Result<Range<usize>, Error> {
@@ -223,7 +235,9 @@ impl SpecView {
             grace,
             background,
             background_grace,
+            settle,
             same_group,
+            detached,
             cwd_is_open,
             program,
             bytes,

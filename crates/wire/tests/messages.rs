@@ -102,10 +102,17 @@ fn a_spec_comes_back_field_by_field() {
     assert_eq!((view.umask, view.uid, view.gid), (sent.umask, sent.uid, sent.gid));
     assert_eq!((view.nice, view.nofile), (sent.nice, sent.nofile));
     assert_eq!((view.timeout, view.grace), (sent.timeout, sent.grace));
-    assert_eq!((view.kill_signal, view.same_group), (sent.kill_signal, sent.same_group));
+    assert_eq!(view.kill_signal, sent.kill_signal);
+    // Two that stand side by side and differ, here the one way and below the other.
+    assert_eq!((view.same_group, view.detached), (true, false));
     assert_eq!((view.cwd_is_open, view.program), (sent.cwd_is_open, sent.program));
     assert_eq!(view.background, Background::Keep);
-    assert_eq!(view.background_grace, sent.background_grace);
+    assert_eq!((view.background_grace, view.settle), (sent.background_grace, sent.settle));
+    let other = Spec { same_group: false, detached: true, settle: 0, ..sent };
+    let ToKeeper::Spec(view) = ToKeeper::decode(one_frame(&spec_bytes(&other))).unwrap() else {
+        panic!("not a spec");
+    };
+    assert_eq!((view.same_group, view.detached, view.settle), (false, true, 0));
 }
 
 #[test]

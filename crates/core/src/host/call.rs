@@ -536,5 +536,6 @@ fn facts(outcome: Outcome, reason: Reason) -> EndFacts {
         leftover_count: 0,
         leftovers: Vec::new(),
         survivors: Vec::new(),
+        cut_off: false,
     }
 }

@@ -84,10 +84,14 @@ pub struct Request<'a> {
     pub background: Background,
     /// Milliseconds.
     pub background_grace: u64,
+    /// Milliseconds.
+    pub settle: u64,
     /// User, or the host's.
     pub uid: Option<u32>,
     /// Group, or the host's.
     pub gid: Option<u32>,
+    /// The command leads a session and a group of its own.
+    pub detached: bool,
     /// Without a helper as a plain child.
     pub best_effort: bool,
 }
@@ -307,7 +311,9 @@ impl Host {
             grace: request.grace,
             background: request.background,
             background_grace: request.background_grace,
+            settle: request.settle,
             same_group: false,
+            detached: request.detached,
             cwd_is_open,
             program,
         };

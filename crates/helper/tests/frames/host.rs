@@ -42,7 +42,9 @@ impl Ground {
             grace: 0,
             background: Background::End,
             background_grace: 0,
+            settle: 0,
             same_group: false,
+            detached: false,
             cwd_is_open: false,
             program: NO_DESCRIPTOR,
         };

@@ -63,8 +63,8 @@ pub fn describe(view: &SpecView) -> String {
             (view.file(), view.cwd(), view.args().collect::<Vec<_>>()),
             (view.env().collect::<Vec<_>>(), view.places(), view.descriptors),
             (view.umask, view.nice, view.nofile, view.uid, view.gid),
-            (view.timeout, view.kill_signal, view.grace, view.same_group, view.cwd_is_open),
-            (view.background, view.background_grace, view.program),
+            (view.timeout, view.kill_signal, view.grace, view.cwd_is_open, view.program),
+            (view.background, view.background_grace, view.settle, view.same_group, view.detached),
         )
     )
 }
@@ -90,6 +90,7 @@ pub fn facts() -> EndFacts {
         leftover_count: u32::MAX,
         leftovers: vec![process(2, b"sleep"), process(i32::MAX, b"")],
         survivors: vec![process(-1, &[0, 0xff, b'\n'])],
+        cut_off: false,
     }
 }
 
@@ -119,7 +120,9 @@ pub fn spec() -> Spec<'static> {
         grace: 2_000,
         background: Background::Keep,
         background_grace: 1,
+        settle: 1 << 40,
         same_group: true,
+        detached: false,
         cwd_is_open: true,
         program: 2,
     }
@@ -145,6 +148,7 @@ pub fn every_facts() -> Vec<EndFacts> {
     list.extend(MECHANISMS.map(|mechanism| EndFacts { mechanism, ..facts() }));
     list.extend(BYS.map(|by| EndFacts { by, ..facts() }));
     list.extend(REASONS.map(|reason| EndFacts { reason, ..facts() }));
+    list.push(EndFacts { cut_off: true, ..facts() });
     list.push(EndFacts {
         leftovers: vec![process(7, b"fifteen letters"); MAX_NAMED],
         survivors: Vec::new(),
@@ -183,6 +187,7 @@ pub fn corpus() -> Vec<(Reader, Vec<u8>)> {
                     umask: None,
                     background: Background::End,
                     same_group: false,
+                    detached: true,
                     cwd_is_open: false,
                     program: NO_DESCRIPTOR,
                     ..spec()
