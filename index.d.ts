@@ -126,12 +126,24 @@ export interface CallOptions {
    */
   grace?: number | undefined
   /**
-   * What becomes of what is left when the command itself exits. 'end' (default): it is ended. 'keep': it runs on,
-   * contained, until end() or the host's death. 'release': it runs on for good; not yet: refused.
+   * What becomes of what is left when the command itself exits. 'end' (default): it is ended, after `backgroundSettle`,
+   * by `killSignal`, `backgroundGrace` and SIGKILL. 'keep': it runs on, contained, until end() or the host's death.
+   * 'release': it runs on for good; not yet: refused.
    */
   background?: 'end' | 'keep' | 'release' | undefined
-  /** With background 'end': time from `killSignal` to SIGKILL for what is left. Default 0, SIGKILL at once. */
+  /**
+   * With background 'end': time in whole milliseconds from `killSignal` to SIGKILL for what is left. Default 0, SIGKILL at
+   * once. The host's death has `grace`.
+   */
   backgroundGrace?: number | undefined
+  /**
+   * With background 'end': the longest time in whole milliseconds for which what is left may go on working, without any
+   * signal, before it is ended. It lasts while something of it is at work (runnable, or moving bytes through the call's
+   * pipes), and is over as soon as all of it sleeps and the pipes are quiet; so a `tee` passes on what it was given.
+   * Default 100; 0 turns it off. Is it over while something still writes to the call's pipes, then the report has the
+   * notice `background`, and `ok` of run() is false.
+   */
+  backgroundSettle?: number | undefined
   /**
    * Programs let go with all below them instead of ended: shared daemons such as tmux, gpg-agent, adb. Matched against
    * the executable's base name, the process name up to a colon, and argv[0]. Listed under `released`; the proof is then
@@ -163,7 +175,10 @@ export interface CallOptions {
   uid?: number | undefined
   /** Group id of the command. Default: the host's, at the call. */
   gid?: number | undefined
-  /** Without effect: the command leads a session and a group of its own, and is contained, in any case. */
+  /**
+   * true: the command leads a session and a process group of its own, as in node:child_process, so that kill(-pid) reaches
+   * the group. It is contained all the same and not released: it ends with the call, and with the host. Default false.
+   */
   detached?: boolean | undefined
   /** Without effect: there is never a window. */
   windowsHide?: boolean | undefined
@@ -359,8 +374,8 @@ export interface RunResult<T extends string | Uint8Array = string> {
   /** Bytes left out, because of `maxOutput`. */
   dropped: { stdout: number; stderr: number }
   /**
-   * Exit code 0, by itself (report.reason 'exit'), and no output was left out unasked. It says nothing about what the
-   * command left behind; `report` and `notices` do.
+   * Exit code 0, by itself (report.reason 'exit'), and no output was left out unasked, nor cut off (notice `background`).
+   * It says nothing else about what the command left behind; `report` and `notices` do.
    */
   ok: boolean
   timedOut: boolean
@@ -532,5 +547,6 @@ export const notices: {
   readonly helper: string
   readonly unclear: string
   readonly release: string
+  readonly background: string
   readonly cut: string
 }

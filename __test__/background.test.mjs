@@ -1,10 +1,11 @@
 import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import test from 'ava'
-import { endAll, run, running, spawn } from '../dist/index.js'
+import { endAll, notices, run, running, spawn } from '../dist/index.js'
 import { comm, gone, isAlive, marked, newMark, noneMarked, stat, until } from './support/facts.mjs'
 import { startHost } from './support/host.mjs'
 import { folder, suite } from './support/suite.mjs'
@@ -196,4 +197,75 @@ test('C40 an abort and a deadline that come after the command has gone do not co
   const [answer] = await once(socket, 'data')
   t.is(Number(answer), pid)
   t.like(await kept.end(), { outcome: 'ended', reason: 'end' })
+})
+
+// ---- what the keeper is told, and what becomes of its word, without the time that it takes
+const addon = createRequire(import.meta.url)('../npm/linux-x64-gnu/holdfast.linux-x64-gnu.node')
+
+/** Until the end of the test, `change` is called with what a function of the addon is given or gives. */
+function replace(t, name, wrapped) {
+  const original = addon[name]
+  addon[name] = wrapped(original)
+  t.teardown(() => {
+    addon[name] = original
+  })
+}
+
+test('the keeper is told the times for what is left, and whether the command is to lead', async (t) => {
+  const told = []
+  replace(t, 'start', (start) => (...values) => {
+    told.push([values[11], values[12], values[15]])
+    return start(...values)
+  })
+  const options = { backgroundGrace: 7, backgroundSettle: 9, detached: true }
+  for (const one of [{}, options, { backgroundSettle: 0, detached: null }, { backgroundSettle: 2 ** 31 - 1 }]) {
+    await run('true', { env, ...one })
+    await spawn('true', { env, stdio: 'ignore', ...one }).ended
+  }
+  const [usual, asked, off, longest] = told.filter((_, index) => index % 2 === 0)
+  t.deepEqual(
+    [usual, asked, off, longest],
+    [
+      [0, 100, false],
+      [7, 9, true],
+      [0, 0, false],
+      [0, 2 ** 31 - 1, false],
+    ],
+  )
+  t.deepEqual(
+    told.filter((_, index) => index % 2 === 1),
+    [usual, asked, off, longest],
+  )
+})
+
+/** Every end is told with this in it. */
+const endWith = (t, facts) =>
+  replace(
+    t,
+    'receive',
+    (receive) => (number) => receive(number).map((event) => (event.kind === 'ended' ? { ...event, ...facts } : event)),
+  )
+
+test('output that was cut off is told by a notice, is not ok, and fails a check', async (t) => {
+  t.like(await run('true', { env, check: true }), { ok: true, notices: [] })
+  endWith(t, { cutOff: true })
+  const result = await run('echo', ['x'], { env })
+  t.like(result, { ok: false, exitCode: 0, stdout: 'x\n', notices: [notices.background] })
+  t.like(result.report, { outcome: 'ended', reason: 'exit', notice: notices.background })
+  t.is((await spawn('true', { env, stdio: 'ignore' }).ended).notice, notices.background)
+
+  const failed = (options) => t.throwsAsync(run('echo', ['x'], { env, check: true, ...options }))
+  const error = await failed({ backgroundSettle: 250 })
+  t.like(error, { code: 'ERR_HOLDFAST_CHECK', ran: true, result: { ok: false, notices: [notices.background] } })
+  t.regex(error.message, /^echo x left .* 250 ms were over; .* raise backgroundSettle, .*background: 'keep'$/)
+  // The exit code says more.
+  const { message } = await t.throwsAsync(run('false', { env, check: true }))
+  t.is(message, 'false exited with code 1')
+})
+
+test('output that was cut off is told beside what else there is to say', async (t) => {
+  endWith(t, { cutOff: true, outcome: 'survivors' })
+  const result = await run('yes | head -c 100', { env, shell: true, maxOutput: 10 })
+  t.like(result, { ok: false, notices: [notices.end, notices.background, notices.cut] })
+  t.is(result.report.notice, notices.end)
 })

@@ -481,7 +481,7 @@ const badOptions = {
     ['ERR_INVALID_ARG_VALUE', { '': 'x' }, { 'a=b': 'x' }, { 'a\0b': 'x' }],
   ],
   argv0: [['ERR_INVALID_ARG_TYPE', 7]],
-  detached: [['ERR_INVALID_ARG_TYPE', 1, 'true']],
+  detached: [['ERR_INVALID_ARG_TYPE', 1, 0, 'true', {}]],
   windowsHide: [['ERR_INVALID_ARG_TYPE', 1, 'true']],
   windowsVerbatimArguments: [['ERR_INVALID_ARG_TYPE', 1, 'true']],
   serialization: [['ERR_INVALID_ARG_VALUE', 'xml', null, 7]],
@@ -512,8 +512,12 @@ const badOptions = {
     ['ERR_OUT_OF_RANGE', -1, 0.5, Number.NaN, 2 ** 31],
   ],
   backgroundGrace: [
-    ['ERR_INVALID_ARG_TYPE', '5'],
-    ['ERR_OUT_OF_RANGE', -1, Number.POSITIVE_INFINITY],
+    ['ERR_INVALID_ARG_TYPE', '5', {}, true],
+    ['ERR_OUT_OF_RANGE', -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31],
+  ],
+  backgroundSettle: [
+    ['ERR_INVALID_ARG_TYPE', '5', {}, true],
+    ['ERR_OUT_OF_RANGE', -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31],
   ],
   killSignal: [
     ['ERR_UNKNOWN_SIGNAL', 'SIGNONE', '', 0, -1, 1.5, 200, Number.NaN],

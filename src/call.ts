@@ -51,6 +51,7 @@ const NOT_STARTED: Event<'ended'> = {
   leftovers: [],
   leftoverCount: 0,
   survivors: [],
+  cutOff: false,
   proofTime: 0,
   userTime: 0,
   systemTime: 0,
@@ -76,6 +77,8 @@ export abstract class Call extends AsyncResource implements Watcher {
   /** Its pipes may be read: `spawn` comes before data. */
   begun = false
   protected error: HoldfastError | undefined
+  /** What was left still wrote to its pipes when `backgroundSettle` was over. */
+  protected isIncomplete = false
 
   /** Places with a pipe. */
   protected readonly piped: readonly number[]
@@ -168,8 +171,10 @@ export abstract class Call extends AsyncResource implements Watcher {
       command.grace,
       command.keep ? KEEP : 0,
       command.backgroundGrace,
+      command.backgroundSettle,
       command.uid,
       command.gid,
+      command.detached,
       command.bestEffort,
     )
     this.number = this.numbers[0] as number
@@ -272,6 +277,7 @@ export abstract class Call extends AsyncResource implements Watcher {
           break
         }
         this.usage = usageOf(event)
+        this.isIncomplete = event.cutOff
         this.over(this.reportOf(event))
     }
   }
@@ -506,7 +512,8 @@ function noticeOf(event: Event<'ended'>): string | undefined {
   if (event.reason === 'not-started') return undefined
   const isLost = event.reason === 'keeper-gone' || event.reason === 'host-gone'
   if (event.by === 'host' && event.mechanism === 'none' && !isLost) return notices.helper
-  return event.outcome === 'ended' || event.outcome === 'released' ? undefined : notices.end
+  if (event.outcome !== 'ended' && event.outcome !== 'released') return notices.end
+  return event.cutOff ? notices.background : undefined
 }
 
 // ---- all of them

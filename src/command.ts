@@ -10,7 +10,10 @@ import { Place } from './native'
 import { optionsOf, type Taker, type Values } from './options'
 
 export const SIGTERM = constants.signals.SIGTERM
+// The defaults in milliseconds; crates/core/src/runner.rs has the same for the command line.
 export const GRACE = 2000
+const BACKGROUND_GRACE = 0
+const BACKGROUND_SETTLE = 100
 /** The longest time that a Node timer takes, and the addon. */
 const LONGEST = 2 ** 31 - 1
 
@@ -26,8 +29,10 @@ export interface Command {
   readonly grace: number
   readonly keep: boolean
   readonly backgroundGrace: number
+  readonly backgroundSettle: number
   readonly uid: number
   readonly gid: number
+  readonly detached: boolean
   readonly bestEffort: boolean
   readonly signal: AbortSignal | undefined
   /** What errors and running() speak of, where that is not what is started. */
@@ -63,9 +68,11 @@ export function commandOf(file: unknown, args: readonly unknown[], options: Valu
     killSignal: signalOption('killSignal', options.killSignal) ?? SIGTERM,
     grace: milliseconds('grace', options.grace, GRACE),
     keep: oneOf('background', options.background, ['end', 'keep']) === 'keep',
-    backgroundGrace: milliseconds('backgroundGrace', options.backgroundGrace, 0),
+    backgroundGrace: milliseconds('backgroundGrace', options.backgroundGrace, BACKGROUND_GRACE),
+    backgroundSettle: milliseconds('backgroundSettle', options.backgroundSettle, BACKGROUND_SETTLE),
     uid: identity('uid', options.uid),
     gid: identity('gid', options.gid),
+    detached: flag('detached', options.detached),
     bestEffort: oneOf('containment', options.containment, ['required', 'best-effort']) === 'best-effort',
     signal: abortSignal(options.signal),
   }
@@ -82,13 +89,15 @@ function refuseUnsupported(options: Values): void {
 
 /** What there is nothing to choose about here has the values that it has in node:child_process. */
 function checkWithoutEffect(options: Values): void {
-  for (const name of ['detached', 'windowsHide', 'windowsVerbatimArguments']) {
-    const value = options[name]
-    if (value !== undefined && value !== null && typeof value !== 'boolean') {
-      throw invalidType(`options.${name}`, 'of type boolean', value)
-    }
-  }
+  for (const name of ['windowsHide', 'windowsVerbatimArguments']) flag(name, options[name])
   oneOf('serialization', options.serialization, ['json', 'advanced'])
+}
+
+/** As in node:child_process `null` is none. */
+function flag(name: string, value: unknown): boolean {
+  if (value === undefined || value === null) return false
+  if (typeof value !== 'boolean') throw invalidType(`options.${name}`, 'of type boolean', value)
+  return value
 }
 
 function programOf(file: unknown): string {

@@ -142,6 +142,8 @@ export const CHECK = {
   timeout: (timeout: number) => `did not end within ${timeout} ms`,
   unknown: () => 'ended, and its exit status is unknown',
   ended: () => 'was ended before it was done',
+  background: (settle: number) =>
+    `left something running that still wrote output when its ${settle} ms were over; wait for it in the command, raise backgroundSettle, or let it run on with background: 'keep'`,
   cut: (bytes: number) => `wrote more than the default limit of ${bytes} bytes; set maxOutput`,
 } as const
 /** @param stderr of which the end tells most */

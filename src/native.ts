@@ -59,6 +59,8 @@ export type CallEvent =
       leftovers: NativeProcessInfo[]
       leftoverCount: number
       survivors: NativeProcessInfo[]
+      /** `settle` was over while something that was left still wrote to the call's pipes. */
+      cutOff: boolean
       /** Milliseconds, fractions included. */
       proofTime: number
       /** Usage of everything reaped, for background 'keep' too. */
@@ -101,7 +103,10 @@ export interface Native {
    * @param stdio one number per place, see Place
    * @param timeout milliseconds, 0 for none
    * @param background 0 end, 1 keep
+   * @param backgroundGrace milliseconds from killSignal to SIGKILL for what is left at the command's exit
+   * @param settle milliseconds for which what is left may go on working before that, 0 for not at all
    * @param uid -1 for the host's
+   * @param detached the command leads a session and a group of its own
    */
   start(
     environment: number,
@@ -116,8 +121,10 @@ export interface Native {
     grace: number,
     background: number,
     backgroundGrace: number,
+    settle: number,
     uid: number,
     gid: number,
+    detached: boolean,
     bestEffort: boolean,
   ): number[]
   /** The command's pid; with `wait` waits at most 20 ms for it. 0 when it is not known or the start failed. */

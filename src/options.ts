@@ -34,6 +34,7 @@ const start = {
   grace: true,
   background: true,
   backgroundGrace: true,
+  backgroundSettle: true,
   spare: true,
   containment: true,
   pty: true,

@@ -240,7 +240,10 @@ class RunCall extends Call {
       return { text: output.result(encoding), dropped: output.dropped }
     }) as [Collected, Collected]
     const isCut = stdout.dropped + stderr.dropped > 0
-    const texts = [report.notice, isCut ? notices.cut : undefined]
+    // Where the report has a worse one, that of the output is beside it.
+    const texts = new Set([report.notice])
+    if (this.isIncomplete) texts.add(notices.background)
+    if (isCut) texts.add(notices.cut)
     const reason = this.cutOffBy ?? report.reason
     return {
       exitCode: this.exitCode,
@@ -248,7 +251,7 @@ class RunCall extends Call {
       stdout: stdout.text,
       stderr: stderr.text,
       dropped: { stdout: stdout.dropped, stderr: stderr.dropped },
-      ok: this.exitCode === 0 && reason === 'exit' && !(isCut && maxOutput === undefined),
+      ok: this.exitCode === 0 && reason === 'exit' && !this.isIncomplete && !(isCut && maxOutput === undefined),
       timedOut: reason === 'timeout',
       idleTimedOut: reason === 'idle',
       aborted: reason === 'abort',
@@ -256,18 +259,19 @@ class RunCall extends Call {
       usage: this.usage,
       report,
       ...(report.outcome === 'kept' && { kept: viewOf(this) }),
-      notices: texts.filter((text) => text !== undefined),
+      notices: [...texts].filter((text) => text !== undefined),
     }
   }
 
   private checkError(result: Result): HoldfastError {
-    const { file, argv, timeout, stdio } = this.commandOf()
+    const { file, argv, timeout, stdio, backgroundSettle } = this.commandOf()
     let reason: string
     if (result.timedOut) reason = messages.CHECK.timeout(timeout)
     else if (result.signal !== null) reason = messages.CHECK.signal(result.signal)
     else if (result.exitCode === null) reason = messages.CHECK.unknown()
     else if (result.exitCode !== 0) reason = messages.CHECK.exit(result.exitCode)
     else if (result.report.reason !== 'exit') reason = messages.CHECK.ended()
+    else if (this.isIncomplete) reason = messages.CHECK.background(backgroundSettle)
     else reason = messages.CHECK.cut(MAX_OUTPUT)
     const stderr = this.textOf(stdio[2] === Place.stdout ? result.stdout : result.stderr)
     const message = messages.checkFailed(file, argv.slice(1), reason, stderr)

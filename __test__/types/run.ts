@@ -6,7 +6,7 @@ export async function results(options: RunOptions, encoding: BufferEncoding | 'b
   const text = await run('cat', ['x'])
   holds<Same<typeof text, RunResult>>()
   holds<Same<typeof text.stdout, string>>()
-  const short = await run('cat', { timeout: 100 })
+  const short = await run('cat', { timeout: 100, backgroundSettle: 250, backgroundGrace: 400, detached: false })
   holds<Same<typeof short.stdout, string>>()
   const bytes = await run('cat', [], { encoding: 'buffer' })
   holds<Same<typeof bytes.stdout, Uint8Array>>()

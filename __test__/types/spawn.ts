@@ -1,6 +1,6 @@
 import type { ChildProcess, ChildProcessByStdio, ChildProcessWithoutNullStreams } from 'node:child_process'
 import type { Readable, Writable } from 'node:stream'
-import { type ContainedProcess, type EndReport, type HoldfastError, spawn } from '../../index'
+import { type ContainedProcess, type EndReport, type HoldfastError, type notices, spawn } from '../../index'
 import { holds, type Same } from './assert'
 
 const piped = spawn('cat')
@@ -50,6 +50,15 @@ spawn('cat', { background: 'forever' })
 // @ts-expect-error no such option
 spawn('cat', [], { maxBuffer: 1 })
 
+// ---- what is left when the command exits
+spawn('cat', { background: 'end', backgroundGrace: 0, backgroundSettle: 0, detached: true })
+spawn('cat', { backgroundGrace: undefined, backgroundSettle: undefined, detached: undefined })
+holds<Same<typeof notices.background, string>>()
+// @ts-expect-error milliseconds, and 0 for not at all
+spawn('cat', { backgroundSettle: false })
+// @ts-expect-error a boolean
+spawn('cat', { detached: 1 })
+
 // ---- options of child_process that are without effect
-spawn('cat', { detached: true, windowsHide: true, windowsVerbatimArguments: true, serialization: 'json' })
+spawn('cat', { windowsHide: true, windowsVerbatimArguments: true, serialization: 'json' })
 spawn('cat', { cwd: Buffer.from('/') })

@@ -53,6 +53,7 @@ enum Word {
     Taken,
     Stopped,
     Ended,
+    CutOff,
 }
 
 const OVERSIZED: Act = Bytes(&[0xff, 0xff, 0xff, 0xff, 18]);
@@ -110,6 +111,7 @@ const PLAYS: &[(&str, &[Act], &[Act])] = &[
         ],
         GOOD,
     ),
+    ("cut-off", &[Commit, Pid, Say(Word::Started), Say(Word::Exited), Say(Word::CutOff)], GOOD),
     ("failed", &[Commit, Pid, Say(Word::Failed), Say(Word::Ended)], GOOD),
 ];
 
@@ -137,6 +139,7 @@ impl Word {
             Word::Taken => FromKeeper::Taken(Mechanism::Subreaper),
             Word::Stopped => FromKeeper::Stopped,
             Word::Ended => FromKeeper::Ended(facts(By::Keeper, Reason::Exit)),
+            Word::CutOff => FromKeeper::Ended(EndFacts { cut_off: true, ..facts(By::Keeper, Reason::Exit) }),
         }
     }
 }
@@ -245,10 +248,13 @@ impl FakeHelper {
                         && let ToKeeper::Spec(spec) = ToKeeper::decode(frame).unwrap()
                     {
                         let line = format!(
-                            "{} {}/{}\n",
+                            "{} {}/{} {} {} {}\n",
                             spec.file().to_str().unwrap(),
                             keeper.descriptors.len(),
-                            spec.descriptors
+                            spec.descriptors,
+                            spec.background_grace,
+                            spec.settle,
+                            spec.detached
                         );
                         keeper.descriptors.clear();
                         let mut log =
@@ -343,11 +349,11 @@ impl Stage {
             kill_signal: 15,
             grace: 0,
             background: Background::End,
-            background_grace: 0,
-            settle: 0,
-            detached: false,
+            background_grace: 3,
+            settle: 4,
             uid: None,
             gid: None,
+            detached: true,
             best_effort: false,
         };
         let begun = self.host.start(self.env, &request);
@@ -371,7 +377,7 @@ impl Stage {
         events
     }
 
-    /// A line for each whole spec that a keeper was sent: the program, and descriptors there and wanted.
+    /// A line for each whole spec that a keeper was sent: the program, descriptors there and wanted, and some options.
     fn log(&self) -> Vec<String> {
         read_lines(&self.folder.join("log"))
     }
@@ -389,7 +395,7 @@ impl Drop for Stage {
     }
 }
 
-const SENT: &str = "/bin/never 3/3";
+const SENT: &str = "/bin/never 3/3 3 4 true";
 
 fn end_of(events: &[Event]) -> &EndFacts {
     match events.last() {
@@ -437,6 +443,13 @@ fn a_good_keeper_is_believed() {
         assert_end(&events, Outcome::Ended, By::Keeper, Reason::Exit);
         assert_eq!(stage.log(), vec![SENT; calls]);
     }
+}
+
+#[test]
+fn output_that_was_cut_off_is_told() {
+    let stage = Stage::new("cut-off");
+    assert!(end_of(&stage.call()).cut_off);
+    assert!(!end_of(&stage.call()).cut_off);
 }
 
 #[test]

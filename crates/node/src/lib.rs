@@ -73,8 +73,10 @@ pub fn start(
     grace: f64,
     background: u32,
     background_grace: f64,
+    settle: f64,
     uid: f64,
     gid: f64,
+    detached: bool,
     best_effort: bool,
 ) -> Result<Vec<i32>> {
     let stdio: Vec<Place> = stdio.into_iter().map(place).collect();
@@ -91,10 +93,10 @@ pub fn start(
         grace: millis(grace),
         background: if background == 0 { Background::End } else { Background::Keep },
         background_grace: millis(background_grace),
-        settle: 0,
+        settle: millis(settle),
         uid: id(uid),
         gid: id(gid),
-        detached: false,
+        detached,
         best_effort,
     };
     let begun = host()?.start(EnvId(environment), &request);
@@ -141,6 +143,7 @@ pub struct CallEvent {
     pub leftovers: Option<Vec<Process>>,
     pub leftover_count: Option<u32>,
     pub survivors: Option<Vec<Process>>,
+    pub cut_off: Option<bool>,
     pub proof_time: Option<f64>,
     pub user_time: Option<f64>,
     pub system_time: Option<f64>,
@@ -203,6 +206,7 @@ fn convert(event: Event) -> CallEvent {
                 leftovers: processes(&facts.leftovers),
                 leftover_count: Some(facts.leftover_count),
                 survivors: processes(&facts.survivors),
+                cut_off: Some(facts.cut_off),
                 proof_time: Some(facts.proof_time as f64 / 1000.0),
                 ..none
             },
