@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import test from 'ava'
 import { endAll, notices, run, running, spawn } from '../dist/index.js'
 import { comm, gone, isAlive, marked, newMark, noneMarked, stat, until } from './support/facts.mjs'
+import { TIDIES } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { folder, suite } from './support/suite.mjs'
 
@@ -197,6 +198,32 @@ test('C40 an abort and a deadline that come after the command has gone do not co
   const [answer] = await once(socket, 'data')
   t.is(Number(answer), pid)
   t.like(await kept.end(), { outcome: 'ended', reason: 'end' })
+})
+
+// ---- the ladder for what is left
+test('C90 what is left gets SIGTERM and the time that it was given, and with 0 SIGKILL at once', async (t) => {
+  const at = folder(t)
+  for (const [name, options, tidied] of [
+    ['long', { backgroundGrace: 60_000 }, true],
+    ['none', { backgroundGrace: 0 }, false],
+    ['other', { backgroundGrace: 60_000, killSignal: 'SIGKILL' }, false],
+  ]) {
+    const file = join(at, name)
+    const result = await run('sh', ['-c', TIDIES, 'sh', file], { env, ...options })
+    t.like(result, { exitCode: 3, report: { outcome: 'ended', reason: 'exit' } })
+    t.deepEqual([existsSync(`${file}.ready`), existsSync(file)], [true, tidied], name)
+  }
+})
+
+test('C90 what is left and deaf to SIGTERM is killed when the time is over', async (t) => {
+  const child = spawn('sh', ['-c', "trap '' TERM; sleep 60 & echo x"], { env, backgroundGrace: 300 })
+  await once(child, 'exit')
+  const exited = performance.now()
+  t.like(await child.ended, { outcome: 'ended', reason: 'exit', leftoverCount: 1 })
+  const passed = performance.now() - exited
+  // The exit was told a moment after it was.
+  t.true(passed > 250 && passed < 20_000, `${passed} ms`)
+  t.deepEqual(marked(mark), [])
 })
 
 // ---- what the keeper is told, and what becomes of its word, without the time that it takes

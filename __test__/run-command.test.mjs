@@ -1,14 +1,23 @@
 import { fork, spawnSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { chmodSync, mkdtempSync, readFileSync, readlinkSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import test from 'ava'
 import { capabilities } from '../dist/index.js'
 import { CLI, holdfast, keeperOf, killStarted, mark, marks, run, runToEnd, within } from './support/command-line.mjs'
 import { childrenOf, comm, gone, isAlive, marked, noneMarked, stat, until } from './support/facts.mjs'
-import { fixture } from './support/fixtures.mjs'
+import { fixture, TIDIES } from './support/fixtures.mjs'
 
 const HELPER = capabilities().helper.path
 const folder = realpathSync(mkdtempSync(join(tmpdir(), 'holdfast-run-')))
@@ -101,6 +110,9 @@ test('wrong options are 125 with a usage line, and nothing is run', async (t) =>
     [['--timeout', '-1', ...command], '-1'],
     [['--grace', '1d', ...command], '1d'],
     [['--background', 'drop', ...command], 'drop'],
+    [['--background-grace', '-1', ...command], '--background-grace'],
+    [['--background-settle', 'NaN', ...command], '--background-settle'],
+    [['--background-settle=', ...command], '--background-settle'],
     [['--timeout'], '--timeout'],
     [['--'], 'no command'],
     [[], 'no command'],
@@ -140,6 +152,18 @@ test("--background end: what the command left is ended at once, and the status i
   } = await runToEnd(['--background', 'end', '--', 'sh', '-c', `${LEAVES}; echo done; exit 3`])
   t.deepEqual([code, out], [3, 'done\n'])
   t.deepEqual(marked(m), [])
+})
+
+test('C90 --background-grace: what the command left gets SIGTERM first, and with 0 it does not', async (t) => {
+  for (const [grace, tidied] of [
+    ['60s', true],
+    ['0', false],
+  ]) {
+    const file = join(folder, `tidied-${grace}`)
+    const args = [`--background-grace=${grace}`, '--background-settle=0', '--', 'sh', '-c', TIDIES, 'sh', file]
+    t.like(await runToEnd(args), { code: 3, signal: null, err: '' })
+    t.deepEqual([existsSync(`${file}.ready`), existsSync(file)], [true, tidied], grace)
+  }
 })
 
 test('C40 --background keep: it waits for what the command left, which SIGTERM ends', async (t) => {

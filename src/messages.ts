@@ -246,7 +246,8 @@ export const NOT_ANSWERED = {
 // ---- command line
 export const usage = `holdfast: runs commands so that nothing they start outlives them
 
-  holdfast run [--timeout 30s] [--grace 2s] [--background end|keep] [--cwd DIR] -- command [args...]
+  holdfast run [--timeout 30s] [--grace 2s] [--background end|keep] [--background-grace 0ms]
+               [--background-settle 100ms] [--cwd DIR] -- command [args...]
   holdfast doctor      what this machine can do, as JSON
   holdfast --version
   holdfast --help

@@ -28,3 +28,9 @@ export function compiled(t, name, options = []) {
   }
   return path
 }
+
+/** For `sh -c … sh FILE`: leaves a process that makes FILE when it gets SIGTERM, and exits with 3 when that is ready. */
+export const TIDIES = `
+  (trap 'echo tidied > "$1"; exit' TERM; : > "$1.ready"; sleep 60 & wait) &
+  until [ -e "$1.ready" ]; do sleep 0.01; done
+  exit 3`

@@ -11,7 +11,9 @@ use std::process::ExitCode;
 
 use holdfast_wire::Background;
 
-use crate::runner::{Arrival, Begun, ENDS, Order, Runner, Stand, Verdict, say};
+use crate::runner::{
+    Arrival, BACKGROUND_GRACE, Begun, ENDS, GRACE, Order, Runner, SETTLE, Stand, Verdict, say,
+};
 use crate::sys::{self, Terminal, TerminalGroup};
 
 /// timeout(1), env(1): holdfast itself failed.
@@ -20,7 +22,12 @@ const OURSELVES: u8 = 125;
 /// Without a terminal there is no hang-up, and SIGHUP is passed on: to many daemons it means to read their settings again.
 const ENDS_WITHOUT_TERMINAL: [i32; 3] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
-const USAGE: &str = "usage: holdfast run [--timeout 30s] [--grace 2s] [--background end|keep] [--cwd DIR] -- command [args...]";
+const USAGE: &str = "\
+usage: holdfast run [--timeout 30s] [--grace 2s] [--background end|keep] [--background-grace 0ms]
+                    [--background-settle 100ms] [--cwd DIR] -- command [args...]";
+
+const OPTIONS: [&str; 6] =
+    ["--timeout", "--grace", "--background", "--background-grace", "--background-settle", "--cwd"];
 
 /// The command line of `run`.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +35,8 @@ struct Options {
     timeout: u64,
     grace: u64,
     background: Background,
+    background_grace: u64,
+    settle: u64,
     cwd: OsString,
     command: Vec<OsString>,
 }
@@ -36,8 +45,10 @@ struct Options {
 fn parse(args: &[OsString]) -> Result<Options, String> {
     let mut options = Options {
         timeout: 0,
-        grace: 2_000,
+        grace: GRACE,
         background: Background::End,
+        background_grace: BACKGROUND_GRACE,
+        settle: SETTLE,
         cwd: OsString::new(),
         command: Vec::new(),
     };
@@ -51,7 +62,7 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
             options.command = args[from..].to_vec();
             break;
         }
-        if !["--timeout", "--grace", "--background", "--cwd"].contains(&name) {
+        if !OPTIONS.contains(&name) {
             return Err(format!("unknown option '{name}'"));
         }
         let value: OsString =
@@ -60,6 +71,8 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
         match name {
             "--timeout" => options.timeout = milliseconds(name, &shown)?,
             "--grace" => options.grace = milliseconds(name, &shown)?,
+            "--background-grace" => options.background_grace = milliseconds(name, &shown)?,
+            "--background-settle" => options.settle = milliseconds(name, &shown)?,
             "--cwd" => options.cwd = value,
             _ => {
                 options.background = match shown.as_ref() {
@@ -139,6 +152,8 @@ fn supervise(options: &Options) -> io::Result<Option<Verdict>> {
         timeout: options.timeout,
         grace: options.grace,
         background: options.background,
+        background_grace: options.background_grace,
+        settle: options.settle,
     });
     // Not when a shell has it back already (a script around us that died of ^C first): its modes are its own.
     if let Some(terminal) = terminal.filter(|terminal| terminal.is_ours()) {
@@ -176,6 +191,47 @@ mod tests {
         assert_eq!(parsed.command, ["sh", "--timeout", "x"]);
         assert_eq!(options(&["ls", "--", "-l"]).unwrap().command, ["ls", "--", "-l"]);
         assert_eq!(options(&["--background", "keep", "ls"]).unwrap().background, Background::Keep);
+    }
+
+    #[test]
+    fn what_is_left_has_times_of_its_own() {
+        let parsed =
+            options(&["--background-grace=1s", "--background-settle", "30ms", "--grace", "5", "ls"]).unwrap();
+        assert_eq!((parsed.background_grace, parsed.settle, parsed.grace), (1_000, 30, 5_000));
+        assert_eq!((parsed.background, parsed.timeout), (Background::End, 0));
+        let parsed = options(&["--background-grace", "0", "--background-settle=0", "ls"]).unwrap();
+        assert_eq!((parsed.background_grace, parsed.settle), (0, 0));
+        for wrong in ["", "-1", "NaN", "inf", "soon", "1e3"] {
+            for name in ["--background-grace", "--background-settle"] {
+                let error = options(&[name, wrong, "ls"]).unwrap_err();
+                assert!(error.starts_with(&format!("'{name}' is a time like ")), "{error}");
+            }
+        }
+        assert_eq!(options(&["--background-settle"]).unwrap_err(), "'--background-settle' needs a value");
+        assert_eq!(options(&["--background-", "1", "ls"]).unwrap_err(), "unknown option '--background-'");
+    }
+
+    /// They cannot be shared: `holdfast run` begins in JavaScript and parses here, the API is JavaScript's alone.
+    #[test]
+    fn the_defaults_are_those_of_the_api_and_the_usage_names_them() {
+        let api = include_str!("../../../src/command.ts");
+        let usage = include_str!("../../../src/messages.ts");
+        let parsed = options(&["ls"]).unwrap();
+        for (name, value) in [
+            ("GRACE", parsed.grace),
+            ("BACKGROUND_GRACE", parsed.background_grace),
+            ("BACKGROUND_SETTLE", parsed.settle),
+        ] {
+            assert!(api.contains(&format!("const {name} = {value}\n")), "{name} is {value} here");
+        }
+        for text in [USAGE, usage] {
+            assert!(text.contains(&format!("[--grace {}s]", GRACE / 1_000)));
+            assert!(text.contains(&format!("[--background-grace {BACKGROUND_GRACE}ms]")));
+            assert!(text.contains(&format!("[--background-settle {SETTLE}ms]")));
+            for name in OPTIONS {
+                assert!(text.contains(&format!("[{name} ")), "{name}");
+            }
+        }
     }
 
     #[test]

@@ -30,6 +30,14 @@ use crate::sys::{
     SignalSource, TerminalGroup,
 };
 
+// The defaults of `holdfast run` and of the starter, in milliseconds. Those of the API, in src/command.ts, are the same.
+/// See [`Order::grace`].
+pub const GRACE: u64 = 2_000;
+/// See [`Order::background_grace`].
+pub const BACKGROUND_GRACE: u64 = 0;
+/// See [`Order::settle`].
+pub const SETTLE: u64 = 100;
+
 /// timeout(1): the time was up.
 const TIMED_OUT: u8 = 124;
 /// The shell's: found, not executable.
@@ -45,6 +53,8 @@ pub const ENDS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIG
 const TO_THE_GROUP: [i32; 5] = [libc::SIGWINCH, libc::SIGCONT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
 const NOT_ALL: &str = "not everything that the command started could be shown to be ended";
+const CUT_OFF: &str =
+    "something that the command left still wrote output when its time was over, and was ended";
 
 /// A line of ours on standard error.
 pub fn say(text: &str) {
@@ -119,6 +129,10 @@ pub struct Order<'a> {
     pub grace: u64,
     /// What becomes of what is left when the command exits.
     pub background: Background,
+    /// Milliseconds from SIGTERM to SIGKILL for what is left.
+    pub background_grace: u64,
+    /// Milliseconds for which what is left may go on working before its SIGTERM. 0: not at all.
+    pub settle: u64,
 }
 
 /// What a fork leaves us to be.
@@ -307,8 +321,8 @@ impl Runner {
             kill_signal: libc::SIGTERM,
             grace: order.grace,
             background: order.background,
-            background_grace: 0,
-            settle: 0,
+            background_grace: order.background_grace,
+            settle: order.settle,
             same_group: self.stand.terminal_group.is_some(),
             detached: false,
             cwd_is_open: false,
@@ -527,6 +541,9 @@ impl Runner {
         };
         if matches!(facts.outcome, Outcome::Survivors | Outcome::Unconfirmed) {
             say(NOT_ALL);
+        }
+        if facts.cut_off {
+            say(CUT_OFF);
         }
         match (facts.reason, self.exit) {
             (Reason::Timeout, _) => Verdict::Code(TIMED_OUT),

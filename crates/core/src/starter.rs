@@ -12,7 +12,9 @@ use std::process::ExitCode;
 use holdfast_wire::Background;
 
 use crate::arguments::number_after;
-use crate::runner::{Arrival, Begun, ENDS, Order, Runner, Stand, Verdict, say};
+use crate::runner::{
+    Arrival, BACKGROUND_GRACE, Begun, ENDS, GRACE, Order, Runner, SETTLE, Stand, Verdict, say,
+};
 use crate::stops::stop;
 use crate::sys::{self, Parent};
 
@@ -115,8 +117,10 @@ fn supervise(options: &Options) -> Result<Option<Verdict>, Refusal> {
         env: environment(),
         cwd: OsStr::new(""),
         timeout: 0,
-        grace: options.grace.unwrap_or(2_000),
+        grace: options.grace.unwrap_or(GRACE),
         background: Background::End,
+        background_grace: BACKGROUND_GRACE,
+        settle: SETTLE,
     });
     stop("starter-ended");
     Ok(Some(runner.verdict(facts, &options.command[0], TOPOLOGY)))
