@@ -47,7 +47,7 @@ function spec(script, env = '') {
     SPEC,
     Buffer.concat([
       integers([4, 0], none, [4, 0o22], [4, 0], [8, 1024], none, [4, 0], none, [4, 0], [8, 10_000]),
-      integers([4, 15], [8, 0], none, [8, 0], none, none, [1, NO_DESCRIPTOR], [4, 0]),
+      integers([4, 15], [8, 0], none, [8, 0], [8, 0], none, none, none, [1, NO_DESCRIPTOR], [4, 0]),
       ...strings.map((string) => Buffer.concat([integers([4, string.length + 1]), Buffer.from(`${string}\0`)])),
     ]),
   )
