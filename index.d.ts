@@ -132,8 +132,8 @@ export interface CallOptions {
    */
   background?: 'end' | 'keep' | 'release' | undefined
   /**
-   * With background 'end': time in whole milliseconds from `killSignal` to SIGKILL for what is left. Default 0, SIGKILL at
-   * once. The host's death has `grace`.
+   * With background 'end': time in whole milliseconds from `killSignal` to SIGKILL for what is left, at most: what heeds the
+   * signal is not waited for any longer. Default 400; 0 goes to SIGKILL at once. The host's death has `grace`.
    */
   backgroundGrace?: number | undefined
   /**
@@ -352,7 +352,7 @@ export interface EndReport {
    * guard() every one.
    */
   survivors: ProcessInfo[]
-  /** From the first SIGKILL to the proof, with fractions. */
+  /** From the first SIGKILL to the proof, with fractions. 0 where none was needed. */
   proofTime: number
   /** Why nothing was started, or why that cannot be known. */
   error?: HoldfastError

@@ -253,10 +253,10 @@ test('the keeper is told the times for what is left, and whether the command is 
   t.deepEqual(
     [usual, asked, off, longest],
     [
-      [0, 100, false],
+      [400, 100, false],
       [7, 9, true],
-      [0, 0, false],
-      [0, 2 ** 31 - 1, false],
+      [400, 0, false],
+      [400, 2 ** 31 - 1, false],
     ],
   )
   t.deepEqual(

@@ -144,7 +144,7 @@ test('the environment and the arguments arrive as they are', async (t) => {
   t.is(out, [...args, env.HOLDFAST_TEST_VALUE].map((text) => `${text}|`).join(''))
 })
 
-test("--background end: what the command left is ended at once, and the status is the command's", async (t) => {
+test("--background end: what the command left is ended, and the status is the command's", async (t) => {
   const {
     code,
     out,

@@ -45,9 +45,10 @@ async function actOne() {
   claim(seen.size >= 5, `meanwhile the process table held ${count([...seen.values()])}`)
   const names = report.leftovers.map(({ name }) => name)
   claim(report.leftoverCount === 3, `ended when the script was done: ${report.leftoverCount} (${count(names)})`)
+  const how = report.proofTime === 0 ? 'by SIGTERM alone' : `proven ${ms(report.proofTime)} after the first SIGKILL`
   claim(
     report.outcome === 'ended' && report.mechanism === 'subreaper',
-    `outcome '${report.outcome}' by mechanism '${report.mechanism}', proven ${ms(report.proofTime)} after the first SIGKILL`,
+    `outcome '${report.outcome}' by mechanism '${report.mechanism}', ${how}`,
   )
   claim(left === 0, `when the call returned the process table held ${left} of them`)
 }
