@@ -153,7 +153,8 @@ export interface CallOptions {
   spare?: readonly string[] | undefined
   /**
    * 'required' (default): refused when it cannot be contained (ERR_HOLDFAST_NO_HELPER). 'best-effort': runs as a plain
-   * child then, with the notice `helper`.
+   * child then, with the notice `helper`: it leads a group, whose members get SIGKILL at once when it exits (without
+   * `backgroundSettle`, `backgroundGrace` and `detached`).
    */
   containment?: 'required' | 'best-effort' | undefined
   /**
