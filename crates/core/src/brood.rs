@@ -33,13 +33,15 @@ pub struct Brood {
     pub only_group: bool,
     /// Children that are not of the brood: a spawn helper's living keepers.
     pub outsiders: BTreeSet<Pid>,
-    /// Of our children only those in this session count, that of the brood's first process, where there may be others that
-    /// are not of the brood. (None within: no session is known.)
-    pub only_session: Option<Option<Pid>>,
-    /// The call's own processes, which no report names: the command's first one and the pin.
+    /// Of our children only those in this session count, that of the lost keeper, where there may be others that are not
+    /// of the brood.
+    pub only_session: Option<Pid>,
+    /// The call's own processes, which no report names: the command's first one, until it is reaped, and the pin.
     pub own: Vec<Pid>,
-    /// The first process, once it was reaped with the rest.
-    pub first: Option<Exit>,
+    /// The command's first process. What it started has a later number.
+    pub first: Option<Pid>,
+    /// How that one ended, once it is reaped.
+    pub first_exit: Option<Exit>,
     /// Everything reaped so far.
     pub usage: Usage,
     /// The children that counted in the last pass of its end.
@@ -80,9 +82,7 @@ impl Brood {
     }
 
     fn counts(&self, pid: Pid) -> bool {
-        let in_session = |first: Option<Pid>| {
-            self.own.contains(&pid) || first.is_some_and(|first| sys::session_of(pid) == Some(first))
-        };
+        let in_session = |session| self.own.contains(&pid) || sys::session_of(pid) == Some(session);
         !self.outsiders.contains(&pid) && self.only_session.is_none_or(in_session)
     }
 
@@ -277,8 +277,8 @@ impl Brood {
         self.usage.add(reaped.usage);
         self.certain.remove(&reaped.pid);
         if self.own.contains(&reaped.pid) {
-            if self.own.first() == Some(&reaped.pid) {
-                self.first = Some(reaped.exit);
+            if self.first == Some(reaped.pid) {
+                self.first_exit = Some(reaped.exit);
             }
             self.own.retain(|&pid| pid != reaped.pid);
             return;
@@ -532,7 +532,12 @@ impl Killing {
                 Kill::Denied => self.denied.push(pid),
                 Kill::Dead => {
                     self.hit.remove(&pid);
-                    if self.storm {
+                    let is_own = brood.own.contains(&pid);
+                    // The group's signal may have been quicker. The pin was dead before.
+                    if !is_own || brood.first == Some(pid) {
+                        self.last_success = Some(began);
+                    }
+                    if self.storm || is_own {
                         self.dead.insert(pid);
                     } else {
                         brood.reap_if_left_over(pid);
@@ -593,7 +598,7 @@ impl Killing {
     /// Signals deeper ones, each as soon as it is found: what forks without pause leaves us little time.
     fn descend(&mut self, brood: &Brood, group: Option<&Group>, is_first: bool) {
         let roots = self.awaited.iter().chain(&self.denied).chain(&self.dead);
-        if let Some(&first) = brood.own.first()
+        if let Some(first) = brood.first
             && let Some(signalled) = sys::kill_family(roots.copied(), first, group)
         {
             self.storm |= !signalled.is_empty();

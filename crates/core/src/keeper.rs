@@ -22,8 +22,8 @@ use crate::group::{GroupEnd, Hold, Live, Tracked};
 use crate::runner::ENDS;
 use crate::socket::{self, Outbox, Received};
 use crate::sys::{
-    self, ChildrenFile, Failure, Group, MOST_PLACES, Manners, Pid, Plan, Sender, SignalSource, Stack,
-    Surroundings, TerminalGroup,
+    self, ChildrenFile, Failure, Group, Grouping, MOST_PLACES, Manners, Pid, Plan, Sender, SignalSource,
+    Stack, Surroundings, TerminalGroup,
 };
 
 /// `started` waits so long for company: a command that ends at once costs its host one wake-up, not two.
@@ -77,11 +77,16 @@ pub fn keep(setup: Setup) -> std::io::Result<bool> {
         stack: Stack::new()?,
         table: ChildrenFile::default(),
         manners: Manners::new(),
+        group: None,
         call: None,
     };
     keeper.manners.stand_back();
     while !(keeper.host_gone && keeper.call.is_none()) {
         keeper.turn();
+    }
+    // Whose child it is after us may not reap it.
+    if let Some(group) = keeper.group {
+        sys::reap(group.id());
     }
     Ok(keeper.lost_host)
 }
@@ -106,6 +111,8 @@ struct Keeper {
     stack: Stack,
     table: ChildrenFile,
     manners: Manners,
+    /// For the next command, made ahead of it.
+    group: Option<Group>,
     call: Option<Call>,
 }
 
@@ -114,7 +121,7 @@ struct Call {
     /// The command's first process, and how it ended.
     first: Pid,
     exited: bool,
-    /// Holds the group's number: by the first process until it is reaped, by the pin after.
+    /// The command's, held by its pin, or by the first process where that leads it.
     group: Option<Group>,
     /// Until exec: the plan that the new process reads, and the status pipe.
     starting: Option<Starting>,
@@ -137,7 +144,7 @@ struct Call {
 }
 
 struct Starting {
-    plan: Box<Plan>,
+    _plan: Box<Plan>,
     status: OwnedFd,
     /// Before this, SIGCHLD tells of the start as well; see HOLD_BACK.
     look_at: Instant,
@@ -176,6 +183,9 @@ impl Stage {
 impl Keeper {
     /// Waits for one thing to happen and deals with it.
     fn turn(&mut self) {
+        if self.call.is_none() && self.group.is_none() && self.setup.terminal_group.is_none() {
+            self.group = sys::make_group().ok();
+        }
         let now = Instant::now();
         let wait = self.next_time(now).map(|time| time.saturating_duration_since(now));
         let ready = self.wait(wait);
@@ -342,7 +352,7 @@ impl Keeper {
             return self.refuse(Step::Stdio, libc::E2BIG);
         }
         // Before the commitment: a keeper lost between the two has the helper's report.
-        self.setup.slot.set(Class::Contained);
+        self.setup.slot.set(Class::Contained(self.group.map(|group| group.id())));
         self.manners.step_forward();
         // The word that nothing was started must stay true: without this one there is no start. A host that has
         // given up on us has shut its side, and takes the end of ours for that word.
@@ -356,9 +366,15 @@ impl Keeper {
         let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
         let (background, background_grace) = (spec.background, millis(spec.background_grace));
         let commitment = &self.setup.commitment;
+        let is_joined = !spec.detached;
         let surroundings = Surroundings {
             commitment: Some(commitment),
-            stays_in_group: terminal_group.is_some(),
+            grouping: match self.group {
+                _ if terminal_group.is_some() => Grouping::Inherited,
+                _ if spec.detached => Grouping::Session,
+                Some(group) => Grouping::Joined(group.id()),
+                None => Grouping::Own,
+            },
             nohup: self.setup.nohup,
             ..Surroundings::default()
         };
@@ -370,18 +386,21 @@ impl Keeper {
         match started {
             Ok((plan, started)) => {
                 let first = started.pid;
+                let made = self.group.take();
+                let group = made.filter(|_| is_joined).unwrap_or_else(|| Group::new(first, first));
                 self.call = Some(Call {
                     brood: Brood {
                         only_group: !self.setup.subreaper,
-                        own: vec![first],
+                        own: [first].into_iter().chain(made.map(|group| group.id())).collect(),
+                        first: Some(first),
                         table: RefCell::new(std::mem::take(&mut self.table)),
                         ..Brood::default()
                     },
                     first,
                     exited: false,
-                    group: terminal_group.is_none().then(|| Group::new(first, first)),
+                    group: terminal_group.is_none().then_some(group),
                     starting: Some(Starting {
-                        plan,
+                        _plan: plan,
                         status: started.status,
                         look_at: now + HOLD_BACK,
                         signals: Vec::new(),
@@ -540,9 +559,6 @@ impl Call {
             // Before exec still, and alive.
             Err(_) => return,
         };
-        if let Some(pin) = starting.plan.pin() {
-            self.brood.own.push(pin);
-        }
         match failure {
             None => FromKeeper::Started.put(outbox),
             Some(Failure { step, errno }) => {
@@ -565,16 +581,18 @@ impl Call {
             return;
         }
         if !self.exited {
-            let reaped = self.brood.first.map(|exit| (exit, self.brood.usage));
+            let reaped = self.brood.first_exit.map(|exit| (exit, self.brood.usage));
             let status = sys::inspect(self.first).map(|dead| (dead.exit, dead.usage)).or(reaped);
             if let Some((exit, usage)) = status {
                 self.exited = true;
                 self.deadline = None;
                 FromKeeper::Exited { exit, usage }.put(outbox);
-                match self.background {
-                    _ if self.ending.is_some() => (),
-                    Background::End => self.climb(Reason::Exit, self.kill_signal, self.background_grace),
-                    Background::Keep => self.keep(),
+                // The others would see a zombie until the call is over, unless it has to hold the group.
+                if self.group.is_none_or(|group| group.id() != self.first) {
+                    self.brood.reap_one(self.first);
+                }
+                if self.ending.is_none() && self.background == Background::End {
+                    self.climb(Reason::Exit, self.kill_signal, self.background_grace);
                 }
             } else {
                 self.see_stop(outbox);
@@ -583,17 +601,6 @@ impl Call {
         if self.ending.is_none() {
             self.brood.reap_adopted();
         }
-    }
-
-    /// The command is over, what it left runs on: the pin takes over the group. Where the system made none, the first
-    /// process stays unreaped in its place, as in other calls.
-    fn keep(&mut self) {
-        let pin = self.brood.own.get(1).copied();
-        if pin.is_none() && self.group.is_some() {
-            return;
-        }
-        self.group = pin.map(|pin| Group::new(self.first, pin));
-        self.brood.reap_one(self.first);
     }
 
     /// Begins the end, or hastens it: a later call can only shorten the grace.
@@ -633,10 +640,11 @@ impl Call {
         } else {
             // A starter passes on what it is sent: from both of us it would come twice, and to many programs a second one
             // means "at once".
-            if self.has_starter && ENDS.contains(&signal) {
+            let has_starter = self.has_starter && !self.exited;
+            if has_starter && ENDS.contains(&signal) {
                 sys::kill_child(self.first, signal);
                 sys::kill_child(self.first, libc::SIGCONT);
-            } else if self.has_starter {
+            } else if has_starter {
                 self.brood.signal_others(None, signal, |pid| pid == self.first);
             } else if let Some(group) = known_to {
                 self.brood.signal_others(None, signal, |pid| group.has(pid));

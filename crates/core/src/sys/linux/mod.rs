@@ -20,7 +20,7 @@ pub use message::{MAX_DESCRIPTORS, Message, Sender, receive};
 pub use mode::{
     Forked, Manners, Origin, SignalInfo, SignalSource, allow_all_descriptors, become_keeper, become_mode,
     block_all_signals, fork, hide_arguments, ignore_signals, inherited, inherited_control, is_pending,
-    leave_group, make_pin, raise_default,
+    leave_group, make_group, make_pin, raise_default,
 };
 pub use own::{open_own_directory, open_own_program};
 pub use process::{
@@ -28,8 +28,10 @@ pub use process::{
     handle_of_descendant, inspect, is_in_our_session, kill_child, kill_family, look, look_behind, peek_any,
     pidfd_of_child, pidfd_of_parent, reap, reap_any, reap_behind, session_of, stopped, take_any_stop,
 };
-pub use shared::SharedBytes;
-pub use start::{Failure, Gate, MOST_PLACES, PASSED, Plan, Stack, Started, Surroundings, fork_gated, start};
+pub use shared::SharedNumbers;
+pub use start::{
+    Failure, Gate, Grouping, MOST_PLACES, PASSED, Plan, Stack, Started, Surroundings, fork_gated, start,
+};
 pub use table::{
     ChildrenFile, Listed, LiveMembers, Turn, below, children_by_number, descendants, few_descendants,
     is_alive, is_runnable, live_members, own_children, shown,
