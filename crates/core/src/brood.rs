@@ -212,7 +212,7 @@ impl Brood {
             {
                 self.reap_one(pid);
             }
-            return false;
+            return self.is_settled();
         };
         for pid in list {
             match sys::look(pid) {

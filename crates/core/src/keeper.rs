@@ -20,10 +20,11 @@ use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
 use crate::group::{GroupEnd, Hold, Live, Tracked};
 use crate::runner::ENDS;
+use crate::settle::{Settled, Settling};
 use crate::socket::{self, Outbox, Received};
 use crate::sys::{
-    self, ChildrenFile, Failure, Group, Grouping, MOST_PLACES, Manners, Pid, Plan, Sender, SignalSource,
-    Stack, Surroundings, TerminalGroup,
+    self, ChildrenFile, Failure, Group, Grouping, MOST_PLACES, Manners, Pid, PipeView, Plan, Sender,
+    SignalSource, Stack, Surroundings, TerminalGroup,
 };
 
 /// `started` waits so long for company: a command that ends at once costs its host one wake-up, not two.
@@ -130,6 +131,15 @@ struct Call {
     grace: Duration,
     background: Background,
     background_grace: Duration,
+    /// At most so long what is left may finish what it is at, before the ladder begins.
+    settle: Duration,
+    settling: Option<Box<Settling>>,
+    /// The command's pipes for output, until they are looked at.
+    outputs: Vec<PipeView>,
+    /// What was left was still writing to them when its time was up.
+    cut_off: bool,
+    /// Nothing was alive below, as of the last reaping.
+    settled: bool,
     /// The command's, in a terminal: the host is told of stops, so that it can stop too.
     terminal_group: Option<TerminalGroup>,
     /// Stops that the host was told of and has not answered.
@@ -219,11 +229,12 @@ impl Keeper {
             Some(Ending { stage: Stage::Killing(killing), .. }) => Some(killing.next_time()),
             Some(Ending { stage: Stage::Settled, .. }) => None,
         };
+        let settled = call.settling.as_ref().map(|settling| settling.next_time());
         let look_at = call.starting.as_ref().map(|starting| starting.look_at).filter(|&time| time > now);
         // Nobody tells of the end of those who are not our children.
         let is_waiting = call.exited || call.ending.is_some();
         let again = (call.brood.only_group && is_waiting).then(|| now + LOOK_AGAIN);
-        stage.into_iter().chain(look_at).chain(again).min()
+        stage.into_iter().chain(settled).chain(look_at).chain(again).min()
     }
 
     fn wait(&self, wait: Option<Duration>) -> Ready {
@@ -365,6 +376,8 @@ impl Keeper {
         let terminal_group = self.setup.terminal_group.filter(|_| spec.same_group);
         let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
         let (background, background_grace) = (spec.background, millis(spec.background_grace));
+        let settle = if background == Background::End { millis(spec.settle) } else { Duration::ZERO };
+        let outputs: Vec<usize> = spec.places().iter().skip(1).map(|&index| usize::from(index)).collect();
         let commitment = &self.setup.commitment;
         let is_joined = !spec.detached;
         let surroundings = Surroundings {
@@ -413,6 +426,11 @@ impl Keeper {
                     grace,
                     background,
                     background_grace,
+                    settle,
+                    settling: None,
+                    outputs: if settle.is_zero() { Vec::new() } else { views(&descriptors, &outputs) },
+                    cut_off: false,
+                    settled: false,
                     ending: None,
                     tracked: None,
                     drained: Vec::new(),
@@ -466,7 +484,9 @@ impl Keeper {
         if call.deadline.is_some_and(|deadline| deadline <= now) {
             call.climb(Reason::Timeout, call.kill_signal, call.grace);
         }
-        if let Some(facts) = call.advance(mechanism) {
+        call.settle();
+        if let Some(mut facts) = call.advance(mechanism) {
+            facts.cut_off = call.cut_off;
             // The first process may have ended in the last step.
             call.see_start(&mut self.outbox);
             call.see_exit(&mut self.outbox);
@@ -585,22 +605,55 @@ impl Call {
             let status = sys::inspect(self.first).map(|dead| (dead.exit, dead.usage)).or(reaped);
             if let Some((exit, usage)) = status {
                 self.exited = true;
-                self.deadline = None;
+                let deadline = self.deadline.take();
                 FromKeeper::Exited { exit, usage }.put(outbox);
                 // The others would see a zombie until the call is over, unless it has to hold the group.
                 if self.group.is_none_or(|group| group.id() != self.first) {
                     self.brood.reap_one(self.first);
                 }
                 if self.ending.is_none() && self.background == Background::End {
-                    self.climb(Reason::Exit, self.kill_signal, self.background_grace);
+                    self.begin_to_settle(deadline);
                 }
             } else {
                 self.see_stop(outbox);
             }
         }
         if self.ending.is_none() {
-            self.brood.reap_adopted();
+            self.settled = self.brood.reap_adopted();
         }
+    }
+
+    /// The command has exited by itself. A limit that it kept hastens what comes after.
+    fn begin_to_settle(&mut self, deadline: Option<Instant>) {
+        if self.settle.is_zero() {
+            return self.climb(Reason::Exit, self.kill_signal, self.background_grace);
+        }
+        // Nearly always nothing is left, and there is nothing to look at.
+        self.settled = self.brood.reap_adopted();
+        if !self.settled {
+            let now = Instant::now();
+            let until = deadline.into_iter().chain([now + self.settle]).min().unwrap_or(now);
+            let outputs = std::mem::take(&mut self.outputs);
+            self.settling = Some(Box::new(Settling::begin(now, until, outputs)));
+        }
+    }
+
+    fn settle(&mut self) {
+        let Some(settling) = &mut self.settling else { return };
+        let (brood, group) = (&self.brood, self.group);
+        let left = || match group {
+            Some(group) if brood.only_group => match Hold::Pin(group).live() {
+                Live::These(list) => list,
+                Live::Nobody | Live::Unknown => Vec::new(),
+            },
+            _ => brood.survivors(),
+        };
+        match settling.look(left) {
+            Settled::NotYet => return,
+            Settled::Quiet => (),
+            Settled::TimeUp { writing } => self.cut_off = writing,
+        }
+        self.climb(Reason::Exit, self.kill_signal, self.background_grace);
     }
 
     /// Begins the end, or hastens it: a later call can only shorten the grace.
@@ -619,6 +672,7 @@ impl Call {
             }
             Some(_) => return,
         }
+        self.settling = None;
         // What died before the end began is not left over.
         let settled = self.brood.reap_adopted();
         self.brood.recording = true;
@@ -666,10 +720,9 @@ impl Call {
     fn advance(&mut self, mechanism: Mechanism) -> Option<EndFacts> {
         let brood = &mut self.brood;
         let Some(Ending { reason, stage, .. }) = &mut self.ending else {
-            // A kept call whose last process left by itself.
-            let settled =
-                self.exited && (brood.is_settled() || brood.only_group && is_empty(self.group.as_ref()));
-            let over = settled && brood.reap() == Left::Nothing;
+            // What was left, if anything, has left by itself.
+            let settled = self.settled || brood.only_group && is_empty(self.group.as_ref());
+            let over = self.exited && settled && brood.reap() == Left::Nothing;
             return over.then(|| facts(brood, mechanism, Outcome::Ended, Reason::Exit, 0));
         };
         if let Stage::Grace(until) = *stage {
@@ -741,6 +794,11 @@ impl Call {
             true
         });
     }
+}
+
+/// Of these descriptors, those that are pipes.
+fn views(descriptors: &[OwnedFd], which: &[usize]) -> Vec<PipeView> {
+    which.iter().filter_map(|&index| PipeView::of(descriptors.get(index)?.as_fd())).collect()
 }
 
 /// Whether nothing that was found is alive, and no member is left.
