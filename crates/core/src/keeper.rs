@@ -15,6 +15,7 @@ use holdfast_wire::{
 };
 use rustix::event::{PollFd, PollFlags};
 
+use crate::asking::Asking;
 use crate::brood::{Brood, Killing, Left, Progress, facts};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
@@ -147,6 +148,8 @@ struct Call {
     /// The first process passes on what it is sent.
     has_starter: bool,
     ending: Option<Ending>,
+    /// Those that have not been sent the first signal yet.
+    asking: Option<Box<Asking>>,
     /// Without a subreaper, once the end has begun: the group, and what of it was found.
     tracked: Option<Box<Tracked>>,
     /// Pipes of a kept call, read so that nobody blocks on them.
@@ -224,7 +227,10 @@ impl Keeper {
         let call = self.call.as_ref()?;
         let stage = match &call.ending {
             None => call.deadline,
-            Some(Ending { stage: Stage::Grace(until), .. }) => Some(*until),
+            Some(Ending { stage: Stage::Grace(until), .. }) => {
+                let asking = call.asking.as_ref().and_then(|asking| asking.next_time());
+                Some(asking.map_or(*until, |time| time.min(*until)))
+            }
             Some(Ending { reported: true, .. }) => Some(now + AGAIN),
             Some(Ending { stage: Stage::Killing(killing), .. }) => Some(killing.next_time()),
             Some(Ending { stage: Stage::Settled, .. }) => None,
@@ -432,6 +438,7 @@ impl Keeper {
                     cut_off: false,
                     settled: false,
                     ending: None,
+                    asking: None,
                     tracked: None,
                     drained: Vec::new(),
                 });
@@ -705,7 +712,7 @@ impl Call {
             } else if let Some(tracked) = &mut self.tracked {
                 tracked.ask_to_end(signal);
             } else {
-                self.brood.signal_all(self.group.as_ref(), signal);
+                self.asking = Asking::begin(&mut self.brood, self.group.as_ref(), signal, grace);
             }
             Stage::Grace(until)
         };
@@ -726,6 +733,7 @@ impl Call {
             return over.then(|| facts(brood, mechanism, Outcome::Ended, Reason::Exit, 0));
         };
         if let Stage::Grace(until) = *stage {
+            self.asking.iter_mut().for_each(|asking| asking.advance());
             // Some wait for that before they end, as the first process of a pid namespace for its members.
             if brood.reap_adopted() || brood.is_settled() {
                 *stage = Stage::Settled;

@@ -7,6 +7,7 @@
 //! is below [`sys`].
 
 pub mod arguments;
+pub mod asking;
 pub mod brood;
 pub mod classes;
 pub mod commitment;

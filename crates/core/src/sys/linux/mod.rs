@@ -41,4 +41,4 @@ pub use terminal::{
     Terminal, TerminalGroup, await_writable, inherited_stream, is_ignored, leads_session, leave_session,
     let_go_of_stderr, let_go_of_stdio, open_descriptors, own_group, stand_apart, stop_ourselves, write_out,
 };
-pub use work::{PipeView, Work, is_writing_to, work_of};
+pub use work::{PipeView, Work, handles, is_writing_to, work_of};

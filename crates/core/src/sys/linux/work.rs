@@ -1,4 +1,4 @@
-//! Whether a process is at work, and whether it writes to one of a call's pipes (proc(5)). These are observations for
+//! Whether a process is at work, whether it writes to one of a call's pipes, and what it does with a signal (proc(5)). These are observations for
 //! politeness: nothing is signalled by them, and what cannot be read counts as not at work.
 #![expect(
     unsafe_code,
@@ -97,18 +97,41 @@ pub fn is_writing_to(pid: Pid, pipes: &[PipeView]) -> bool {
     threads_of(pid).is_some_and(|tasks| tasks.iter().any(waits))
 }
 
+/// Whether a process handles this signal: catches it, or blocks it to read it (signalfd(2)) or to wait for it
+/// (sigwaitinfo(2)). False where that cannot be told.
+pub fn handles(pid: Pid, signal: i32) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{}/status", pid.raw())) else { return false };
+    let masks = status.lines().filter_map(|line| {
+        let (name, mask) = line.split_once(':')?;
+        ["SigCgt", "SigBlk"].contains(&name).then(|| u64::from_str_radix(mask.trim(), 16).ok())?
+    });
+    let handled = masks.fold(0, |all, mask| all | mask);
+    (1..=64).contains(&signal) && (handled & 1 << (signal - 1) != 0 || is_awaiting_signals(pid))
+}
+
+/// Whether a thread of the process waits for signals. Those that it waits for show as neither caught nor blocked.
+fn is_awaiting_signals(pid: Pid) -> bool {
+    let waits = |task: &String| {
+        let call = fs::read_to_string(format!("{task}/syscall")).ok();
+        call.and_then(|call| number_of(&call)) == Some(libc::SYS_rt_sigtimedwait)
+    };
+    threads_of(pid).is_some_and(|tasks| tasks.iter().any(waits))
+}
+
+/// "running", and -1 outside of a system call.
+fn number_of(call: &str) -> Option<libc::c_long> {
+    call.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// The descriptor that a blocked system call writes to, by its number and arguments.
 fn written_to(call: &str) -> Option<u64> {
-    let mut words = call.split_ascii_whitespace();
-    // "running", and -1 outside of a system call.
-    let number: libc::c_long = words.next()?.parse().ok()?;
-    let argument = match number {
+    let argument = match number_of(call)? {
         libc::SYS_write | libc::SYS_writev | libc::SYS_sendfile => 0,
         libc::SYS_tee => 1,
         libc::SYS_splice => 2,
         _ => return None,
     };
-    u64::from_str_radix(words.nth(argument)?.strip_prefix("0x")?, 16).ok()
+    u64::from_str_radix(call.split_ascii_whitespace().nth(argument + 1)?.strip_prefix("0x")?, 16).ok()
 }
 
 #[cfg(test)]
