@@ -228,7 +228,7 @@ from multiprocessing import shared_memory
 memory = shared_memory.SharedMemory(name=sys.argv[1], create=True, size=4096)
 print("made", flush=True)
 time.sleep(60)`
-  const script = 'coproc python3 -c "$0" "$1"; read -r line <&"${COPROC[0]}"; echo $line'
+  const script = 'coproc python3 -c "$0" "$1"; read -r line <&"$COPROC"; echo $line'
   const { stdout, report } = await run('bash', ['-c', script, python, name], { env })
   t.deepEqual([stdout, report.outcome], ['made\n', 'ended'])
   t.false(existsSync(`/dev/shm/${name}`))
