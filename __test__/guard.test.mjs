@@ -107,6 +107,16 @@ test('end() gives the signal that it is told to, and time to follow it', async (
   t.is(child.exitCode, 5)
 })
 
+test('a zombie that has left the group is not found anew in every look', async (t) => {
+  // It ends when its parent has become a program that does not reap it.
+  const ends = 'until read -r name < /proc/$PPID/comm && [ "$name" = sleep ]; do :; done'
+  const child = lead(t, `setsid bash -c '${ends}' & exec sleep 60`)
+  const isLeft = (pid) => stat(pid)?.state === 'Z' && stat(pid).session === pid
+  await until(() => childrenOf(child.pid).some(isLeft), 'the zombie')
+  const group = await guard(child)
+  t.like(await group.end({ grace: 0 }), { outcome: 'ended', leftovers: [], leftoverCount: 0 })
+})
+
 test('C13 the sweep after the exit of the leader needs no event loop', async (t) => {
   const fifo = join(folder(t), 'fifo')
   execFileSync('mkfifo', [fifo])

@@ -270,7 +270,14 @@ impl Tracked {
         let roots: Vec<Pid> = roots.into_iter().collect();
         let found = hold_below(&roots, &mut self.left, is_root, is_member, follow);
         self.missed |= missed || found.missed;
-        (live, count + found.new.len())
+        // A zombie that its parent does not reap would be new in every look.
+        let left_before = self.left.len() - found.new.len();
+        for pid in found.new {
+            if self.left.get(&pid).is_some_and(Handle::has_ended) {
+                self.left.remove(&pid);
+            }
+        }
+        (live, count + self.left.len() - left_before)
     }
 
     /// The end begins: what is there now is left over.
