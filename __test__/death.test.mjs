@@ -338,9 +338,7 @@ async function treeOf(pid, mark) {
   await until(() => {
     const all = marked(mark)
     if (all.length !== 11 || !all.every((one) => comm(one) === 'sleep')) return false
-    const escaped = all.filter(
-      (one) => one !== pid && (stat(one)?.ppid === keeper || stat(one)?.session !== stat(pid)?.session),
-    )
+    const escaped = all.filter((one) => one !== pid && (stat(one)?.ppid === keeper || stat(one)?.session !== pid))
     return escaped.length === 3
   }, 'ten descendants, three of which escaped')
   return keeper

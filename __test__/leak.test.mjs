@@ -2,7 +2,6 @@
 import { readFileSync } from 'node:fs'
 import test from 'ava'
 import {
-  childrenBesidePin,
   childrenOf,
   descriptors,
   helpersOf,
@@ -149,7 +148,7 @@ async function settled(host) {
 }
 
 function zombies(host, helper) {
-  const all = [...childrenOf(host), ...childrenOf(helper), ...keepersOf(helper).flatMap(childrenBesidePin)]
+  const all = [...childrenOf(host), ...childrenOf(helper), ...keepersOf(helper).flatMap(childrenOf)]
   return all.filter((pid) => stat(pid)?.state === 'Z').length
 }
 
@@ -169,7 +168,7 @@ function numbers(host) {
     keepers: {
       count: keepers.length,
       descriptors: Math.max(...keepers.map(count)),
-      children: keepers.flatMap(childrenBesidePin).length,
+      children: keepers.flatMap(childrenOf).length,
       memory: Math.max(...keepers.map(memory)),
     },
   }

@@ -3,18 +3,17 @@
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A fixed count of numbers, zero at first (mmap(2), MAP_SHARED). Never unmapped: they live as long as the process.
-pub struct SharedNumbers {
-    start: NonNull<AtomicI32>,
-    count: usize,
+/// A fixed number of bytes, zero at first (mmap(2), MAP_SHARED). Never unmapped: it lives as long as the process.
+pub struct SharedBytes {
+    start: NonNull<AtomicU8>,
+    length: usize,
 }
 
-impl SharedNumbers {
+impl SharedBytes {
     /// Maps them.
-    pub fn new(count: usize) -> io::Result<SharedNumbers> {
-        let length = count * size_of::<AtomicI32>();
+    pub fn new(length: usize) -> io::Result<SharedBytes> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
@@ -23,25 +22,25 @@ impl SharedNumbers {
             return Err(io::Error::last_os_error());
         }
         NonNull::new(start.cast())
-            .map(|start| SharedNumbers { start, count })
+            .map(|start| SharedBytes { start, length })
             .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    fn place(&self, index: usize) -> &AtomicI32 {
-        assert!(index < self.count, "a slot outside of the mapping");
+    fn byte(&self, index: usize) -> &AtomicU8 {
+        assert!(index < self.length, "a slot outside of the page");
         // SAFETY: inside of the mapping, as just checked.
         let place = unsafe { self.start.add(index) };
         // SAFETY: mapped for ever, zeroed, and only ever used as an atomic.
         unsafe { place.as_ref() }
     }
 
-    /// Stores one number.
-    pub fn store(&self, index: usize, value: i32) {
-        self.place(index).store(value, Ordering::SeqCst);
+    /// Stores one byte.
+    pub fn store(&self, index: usize, value: u8) {
+        self.byte(index).store(value, Ordering::SeqCst);
     }
 
-    /// Loads one number.
-    pub fn load(&self, index: usize) -> i32 {
-        self.place(index).load(Ordering::SeqCst)
+    /// Loads one byte.
+    pub fn load(&self, index: usize) -> u8 {
+        self.byte(index).load(Ordering::SeqCst)
     }
 }
