@@ -122,8 +122,7 @@ export interface CallOptions {
   killSignal?: NodeJS.Signals | number | undefined
   /**
    * Time in whole milliseconds from `killSignal` to SIGKILL on timeout, abort, end() and host death.
-   * Default 2000; 0 goes to SIGKILL at once, but for set-uid programs (sudo) where the host is not root: these always have
-   * the first signal and 500 ms, since SIGKILL would leave what they have started as another user.
+   * Default 2000; 0 goes to SIGKILL at once.
    */
   grace?: number | undefined
   /**
@@ -252,8 +251,8 @@ export interface ContainedEvents {
 }
 /**
  * A ChildProcess in shape (type and members), so that it fits where one is asked for.
- * `pid` is set when spawn() returns (undefined after a start that failed, as in node:child_process) and is also the
- * group's id. Reading it for the first time may wait for the keeper, at most 20 ms.
+ * `pid` is set when spawn() returns (undefined after a start that failed, as in node:child_process). With `detached` it
+ * is also the group's id. Reading it for the first time may wait for the keeper, at most 20 ms.
  *
  * Order: spawn, (data), exit, close, ended. `ended` is always last and always comes, once. Each comes in a turn of its
  * own: a listener that is added after one of them was awaited, or in a setImmediate() after it, is heard.

@@ -338,7 +338,9 @@ async function treeOf(pid, mark) {
   await until(() => {
     const all = marked(mark)
     if (all.length !== 11 || !all.every((one) => comm(one) === 'sleep')) return false
-    const escaped = all.filter((one) => one !== pid && (stat(one)?.ppid === keeper || stat(one)?.session !== pid))
+    const escaped = all.filter(
+      (one) => one !== pid && (stat(one)?.ppid === keeper || stat(one)?.session !== stat(pid)?.session),
+    )
     return escaped.length === 3
   }, 'ten descendants, three of which escaped')
   return keeper

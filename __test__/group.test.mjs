@@ -11,9 +11,9 @@ import { folder, suite } from './support/suite.mjs'
 const { spawn } = holdfast
 const { mark, env } = suite(test)
 
-test('C25 process.kill(-pid) reaches the group from the moment that spawn() returns', async (t) => {
+test('C25 detached: process.kill(-pid) reaches the group from the moment that spawn() returns', async (t) => {
   for (let round = 0; round < 50; round++) {
-    const child = spawn('sleep', ['50'], { env, stdio: 'ignore' })
+    const child = spawn('sleep', ['50'], { env, stdio: 'ignore', detached: true })
     // A starved keeper is waited for 20 ms and no longer.
     if (child.pid === undefined) await once(child, 'spawn')
     t.true(process.kill(-child.pid, 0))
@@ -24,6 +24,56 @@ test('C25 process.kill(-pid) reaches the group from the moment that spawn() retu
     t.like(await child.ended, { outcome: 'ended', reason: 'exit', by: 'keeper' })
     t.throws(() => process.kill(-child.pid, 0), { code: 'ESRCH' })
   }
+})
+
+test('C91 the command leads neither group nor session, and no other call can join its group', async (t) => {
+  const script = 'import os, sys; os.setpgid(0, int(sys.argv[1]))'
+  for (let round = 0; round < 10; round++) {
+    const [child, other] = [1, 2].map(() => spawn('sleep', ['50'], { env, stdio: 'ignore' }))
+    for (const one of [child, other]) if (one.pid === undefined) await once(one, 'spawn')
+    const { pgrp, session } = stat(child.pid)
+    t.false([child.pid, process.pid].includes(pgrp))
+    t.is(session, stat(child.pid).ppid, 'the session of its keeper')
+    t.not(session, stat(other.pid).session)
+    t.not(pgrp, stat(other.pid).pgrp)
+    t.throws(() => process.kill(-child.pid, 0), { code: 'ESRCH' })
+    const { stderr } = await holdfast.run('python3', ['-c', script, String(pgrp)], { env })
+    t.regex(stderr, /PermissionError/)
+    t.true(child.killGroup('SIGTERM'))
+    t.deepEqual(await once(child, 'exit'), [null, 'SIGTERM'])
+    t.like(await child.ended, { outcome: 'ended', reason: 'exit', by: 'keeper' })
+    t.like(await other.end({ grace: 0 }), { outcome: 'ended' })
+  }
+})
+
+test('C91 setsid(1) of the command itself: its program is the command, and its exit the call’s', async (t) => {
+  const script = 'sleep .1; echo hi; exit 5'
+  for (const args of [
+    ['setsid', 'bash', '-c', script],
+    ['bash', '-c', `exec setsid bash -c '${script}'`],
+  ]) {
+    const [file, ...rest] = args
+    const { exitCode, stdout, ok } = await holdfast.run(file, rest, { env })
+    t.deepEqual([exitCode, stdout, ok], [5, 'hi\n', false])
+  }
+  const python = 'import os; os.setpgrp(); print(os.getpgrp() == os.getpid())'
+  t.is((await holdfast.run('python3', ['-c', python], { env })).stdout, 'True\n')
+  t.is((await holdfast.run('python3', ['-c', 'import os; os.setsid(); print("led")'], { env })).stdout, 'led\n')
+  const { exitCode, stderr } = await holdfast.run('python3', ['-c', 'import os; os.setsid()'], { env, detached: true })
+  t.is(exitCode, 1, 'a leader cannot, as under child_process with detached: true')
+  t.regex(stderr, /PermissionError/)
+})
+
+test('C91 after its exit the number of the command is free, while what it left runs on', async (t) => {
+  const options = { env, stdio: ['ignore', 'pipe', 'inherit'], background: 'keep' }
+  const child = spawn('sh', ['-c', 'sleep 50 & echo $!'], options)
+  const [line] = await once(child.stdout, 'data')
+  const pid = child.pid
+  if (child.exitCode === null) await once(child, 'exit')
+  await until(() => stat(pid) === undefined, 'the end of the zombie')
+  t.true(isAlive(Number(line)))
+  t.true(child.killGroup('SIGTERM'), 'the group is held')
+  t.like(await child.ended, { outcome: 'ended' })
 })
 
 /** `$1` names a file for the facts: pid, parent, group and session of the process that writes them. */
@@ -69,11 +119,14 @@ async function observe(start, { script, command }, out) {
   return { code, signal, family, text: text.replaceAll(out, 'OUT').replaceAll(String(child.pid), 'PID') }
 }
 
-for (const [name, program] of Object.entries(programs)) {
-  test(`C25 as under child_process with detached: ${name}`, async (t) => {
+for (const [name, program, detached] of Object.entries(programs).flatMap(([name, program]) => [
+  [name, program, false],
+  [name, program, true],
+])) {
+  test(`C25 as under child_process ${detached ? 'with detached' : 'without it'}: ${name}`, async (t) => {
     const at = folder(t)
     const plain = await observe(
-      (...call) => spawnPlain(call[0], call[1], { ...call[2], detached: true }),
+      (...call) => spawnPlain(call[0], call[1], { ...call[2], detached }),
       program,
       join(at, 'a'),
     )
@@ -81,7 +134,7 @@ for (const [name, program] of Object.entries(programs)) {
     const contained = await observe(
       (...call) => {
         // What setsid leaves behind is to have its say.
-        child = spawn(call[0], call[1], { ...call[2], background: 'keep' })
+        child = spawn(call[0], call[1], { ...call[2], detached, background: 'keep' })
         return child
       },
       program,

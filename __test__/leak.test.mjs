@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import test from 'ava'
 import {
+  childrenBesidePin,
   childrenOf,
   descriptors,
   helpersOf,
@@ -148,7 +149,7 @@ async function settled(host) {
 }
 
 function zombies(host, helper) {
-  const all = [...childrenOf(host), ...childrenOf(helper), ...keepersOf(helper).flatMap(childrenOf)]
+  const all = [...childrenOf(host), ...childrenOf(helper), ...keepersOf(helper).flatMap(childrenBesidePin)]
   return all.filter((pid) => stat(pid)?.state === 'Z').length
 }
 
@@ -168,7 +169,7 @@ function numbers(host) {
     keepers: {
       count: keepers.length,
       descriptors: Math.max(...keepers.map(count)),
-      children: keepers.flatMap(childrenOf).length,
+      children: keepers.flatMap(childrenBesidePin).length,
       memory: Math.max(...keepers.map(memory)),
     },
   }

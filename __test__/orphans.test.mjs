@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import test from 'ava'
 import { endAll, run, running, spawn } from '../dist/index.js'
 import {
-  allPids,
+  childrenBesidePin,
   childrenOf,
   comm,
   descendantsOf,
@@ -314,8 +314,8 @@ test('C07 fifty commands that leave a child behind and fail: no process, descrip
   const size = (pid) => descriptors(pid).size
   const zombies = () => {
     const { helper, keepers } = staff()
-    const ours = [process.pid, helper, ...keepers]
-    return allPids().filter((pid) => stat(pid)?.state === 'Z' && ours.includes(stat(pid).ppid))
+    const all = [...childrenOf(process.pid), ...childrenOf(helper), ...keepers.flatMap(childrenBesidePin)]
+    return all.filter((pid) => stat(pid)?.state === 'Z')
   }
   for (let round = 0; round < 5; round++) await once()
   const { helper, keepers } = staff()

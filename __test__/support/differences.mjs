@@ -3,8 +3,6 @@
 const KEEPER = 'The command is started by its keeper, which the host does not wait for.'
 const EMITS = 'What the system refuses always arrives as `error`, so that a program has one place to handle it.'
 const PURPOSE = 'What holdfast is for.'
-const GROUP =
-  'The command leads a group and a session of its own, so that all of it can be signalled, and no terminal is taken.'
 const NOT_YET = 'Not yet: refused by name.'
 const DEATH = 'The promise: what a call starts ends with its host, by whatever means that ends.'
 const UNREF =
@@ -46,8 +44,6 @@ export const DIFFERENCES = {
     'is ended',
     '`killSignal` is followed by SIGKILL when `grace` is over.',
   ],
-  '`process.kill(-child.pid, 0)`': ['throws Error ESRCH', true, GROUP],
-  'leads a group, leads a session': [[false, false], [true, true], GROUP],
 
   // ---- abort
   'the events of an abort': [

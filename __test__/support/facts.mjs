@@ -75,6 +75,13 @@ export const noneMarked = (mark, deadline) =>
 export const helpersOf = (host) => childrenOf(host).filter((pid) => comm(pid) === 'holdfast-helper')
 export const keepersOf = (helper) => childrenOf(helper).filter((pid) => comm(pid) === 'holdfast-helper')
 
+/** The children of a keeper but the one zombie that holds the group of its call, or of the next one. */
+export function childrenBesidePin(keeper) {
+  const all = childrenOf(keeper)
+  const pin = all.find((pid) => stat(pid)?.state === 'Z' && stat(pid).pgrp === pid)
+  return all.filter((pid) => pid !== pin)
+}
+
 /** The live guards of a host. */
 export const guardsOf = (host) => helpersOf(host).filter((pid) => isAlive(pid) && argsOf(pid)[1] === '__group-guard')
 

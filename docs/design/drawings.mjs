@@ -81,7 +81,7 @@ drawing('family', 900, 630, 'Who is whose parent in holdfast', [
   box(630, 244, 200, 56, 'box', ['idle keeper', 'forked ahead of need']),
   '<rect x="30" y="330" width="320" height="206" rx="8" class="area"/>',
   text(42, 526, 'the brood of call 1', 'small'),
-  box(110, 350, 160, 56, 'contained', ['command', 'leads session, group']),
+  box(110, 350, 160, 56, 'contained', ['command', 'in a group made for it']),
   box(50, 446, 120, 56, 'contained', ['child', 'in the group']),
   box(206, 446, 128, 56, 'contained', ['daemon', 'own session']),
   box(390, 350, 160, 56, 'contained', ['command', 'of call 2']),

@@ -1,118 +1,113 @@
-//! Who is asked before it is killed.
+//! The first signal of the ladder, once to each process where that can be had.
 //!
-//! A set-uid program such as sudo(8) accepts our SIGKILL, and what it has started as another user refuses it. SIGKILL
-//! takes the only one that could have ended that; SIGTERM it passes on. So whoever runs with another's identity is asked
-//! first and left alone for a moment, also where the ladder gives no grace.
-//!
-//! Where we may signal everybody there is nobody to ask, and nothing of this costs anything.
+//! Some programs pass on what they are sent (timeout(1), tini, su(1)), and to many a second SIGTERM means "at once". So a
+//! process that handles the signal, and is below another one that does, is left to that one first. It is sent the signal
+//! from here when that one has ended, when it has not run for a moment, since then nothing was passed on to it, and in
+//! any case before the grace is over.
 
-use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::brood::BUDGET;
-use crate::sys::{self, Group, Handle, LimitedUser, Pid};
+use crate::brood::Brood;
+use crate::sys::{self, Group, Handle, Pid};
 
-/// How long whoever is asked is left alone; and how long a process that refuses signals may take to exit by itself after
-/// the last success, as sudo(8) does when its command or its terminal is gone.
-pub const REFUSAL_GRACE: Duration = Duration::from_millis(500);
+/// Whoever passes a signal on has done so by then, and whoever was sent it has run.
+const MOMENT: Duration = Duration::from_millis(100);
+/// What was asked by nobody has this much of the grace left, or half of it if that is shorter.
+const AT_LEAST: Duration = Duration::from_millis(500);
+/// Between two looks at those above: nothing tells of the end of a process that is not our child.
+const PAUSE: Duration = Duration::from_millis(10);
 
-/// Those that are asked in one end.
+/// Processes that are left to one above them.
 pub struct Asking {
-    /// Us.
-    pub user: LimitedUser,
-    /// The ladder's first signal: it went to all.
-    first_signal: Option<Instant>,
-    /// Nobody is left alone after that, so that the end stays within its budget.
-    last: Instant,
-    asked: BTreeMap<Pid, Asked>,
-}
-
-struct Asked {
-    handle: Handle,
+    signal: i32,
+    /// When to ask those that have not run; then they are asked no more.
+    moment: Option<Instant>,
+    /// When to ask all.
     until: Instant,
+    next: Instant,
+    left: Vec<Left>,
 }
 
-impl Asked {
-    fn is_waited_for(&self) -> bool {
-        Instant::now() < self.until && !self.handle.has_ended()
-    }
+struct Left {
+    pid: Pid,
+    handle: Handle,
+    above: Handle,
+    work: Option<sys::Work>,
 }
 
 impl Asking {
-    /// For an end whose SIGKILLs begin now. `first_signal`: when all were sent the ladder's first one, if they were; the
-    /// moment counts from there, and nobody is asked twice. None where nobody is to be asked.
-    pub fn begin(first_signal: Option<Instant>) -> Option<Asking> {
-        let now = Instant::now();
-        if first_signal.is_some_and(|first| now >= first + REFUSAL_GRACE) {
+    /// Sends the signal. `None`: to all.
+    pub fn begin(
+        brood: &mut Brood,
+        group: Option<&Group>,
+        signal: i32,
+        grace: Duration,
+    ) -> Option<Box<Asking>> {
+        let left = left_to_others(brood, signal);
+        if left.is_empty() {
+            brood.signal_all(group, signal);
             return None;
         }
-        let last = now + BUDGET - 2 * REFUSAL_GRACE;
-        Some(Asking { user: LimitedUser::now()?, first_signal, last, asked: BTreeMap::new() })
-    }
-
-    /// Whether this process is not to be sent SIGKILL for now. Whoever is found for the first time is asked.
-    pub fn spares(&mut self, pid: Pid, handle: &Handle) -> bool {
-        self.known(pid).unwrap_or_else(|| self.user.shares(pid, Some(handle)) && self.ask(pid, handle))
-    }
-
-    /// The same for a child of ours.
-    pub fn spares_child(&mut self, pid: Pid) -> bool {
-        self.known(pid).unwrap_or_else(|| {
-            self.user.shares(pid, None) && Handle::open(pid).is_ok_and(|handle| self.ask(pid, &handle))
-        })
-    }
-
-    fn known(&self, pid: Pid) -> Option<bool> {
-        let asked = self.asked.get(&pid).filter(|asked| asked.handle.is_unreaped())?;
-        Some(asked.is_waited_for())
-    }
-
-    fn ask(&mut self, pid: Pid, handle: &Handle) -> bool {
+        let pids: BTreeSet<Pid> = left.iter().map(|left| left.pid).collect();
+        brood.signal_others(None, signal, |pid| pids.contains(&pid));
         let now = Instant::now();
-        let until = self.first_signal.unwrap_or(now) + REFUSAL_GRACE;
-        let Ok(handle) = handle.try_clone() else { return false };
-        if now >= self.last || handle.has_ended() {
-            return false;
+        let until = now + grace - AT_LEAST.min(grace / 2);
+        Some(Box::new(Asking { signal, moment: Some(now + MOMENT), until, next: now + PAUSE, left }))
+    }
+
+    /// When to look again. `None`: all were asked.
+    pub fn next_time(&self) -> Option<Instant> {
+        (!self.left.is_empty()).then_some(self.next)
+    }
+
+    /// Asks those whose time has come.
+    pub fn advance(&mut self) {
+        let now = Instant::now();
+        if now < self.next {
+            return;
         }
-        if self.first_signal.is_none() {
-            if handle.signal(libc::SIGTERM).is_err() {
+        self.next = now + PAUSE;
+        let is_over = now >= self.until;
+        let is_moment = self.moment.take_if(|moment| now >= *moment).is_some();
+        let signal = self.signal;
+        self.left.retain(|Left { pid, handle, above, work }| {
+            if handle.has_ended() {
                 return false;
             }
-            let _ = handle.signal(libc::SIGCONT);
-        }
-        let asked = Asked { handle, until };
-        let is_spared = asked.is_waited_for();
-        self.asked.insert(pid, asked);
-        is_spared
-    }
-
-    /// Whether anyone who was asked has ended since this was asked last.
-    pub fn take_ended(&mut self) -> bool {
-        let before = self.asked.len();
-        self.asked.retain(|_, asked| !asked.handle.has_ended());
-        self.asked.len() < before
-    }
-
-    /// Whether anyone who was asked is waited for still.
-    pub fn is_waiting(&self) -> bool {
-        self.asked.values().any(Asked::is_waited_for)
-    }
-
-    /// The same, of members of this group.
-    pub fn is_waiting_in(&self, group: &Group) -> bool {
-        let is_member = |pid: Pid| sys::group_of(pid) == Some(group.id());
-        self.asked.iter().any(|(&pid, asked)| asked.is_waited_for() && is_member(pid))
-    }
-
-    /// Descriptors that tell of their ends, and when to look again at the latest.
-    pub fn awaited(&self) -> (Vec<BorrowedFd<'_>>, Instant) {
-        let waited_for = || self.asked.values().filter(|asked| asked.is_waited_for());
-        let again = Instant::now() + ASKED_PAUSE;
-        let until = waited_for().map(|asked| asked.until).min().unwrap_or(again);
-        (waited_for().filter_map(|asked| asked.handle.pidfd()).collect(), until.min(again))
+            let has_not_run = || work.is_some_and(|work| !work.is_busy) && sys::work_of(*pid) == *work;
+            let is_due = is_over || above.has_ended() || is_moment && has_not_run();
+            if is_due {
+                let _ = handle.signal(signal);
+            }
+            !is_due
+        });
     }
 }
 
-/// Polling interval for those whose end nobody tells us of.
-const ASKED_PAUSE: Duration = Duration::from_millis(20);
+/// Those that handle the signal and are below a process that does.
+fn left_to_others(brood: &Brood, signal: i32) -> Vec<Left> {
+    let listed = sys::descendants(&brood.children_left());
+    let parents: BTreeSet<Pid> = listed.iter().map(|&(_, parent)| parent).collect();
+    let handling: BTreeSet<Pid> = parents.into_iter().filter(|&pid| sys::handles(pid, signal)).collect();
+    if handling.is_empty() {
+        return Vec::new();
+    }
+    // The nearest one above, for those that have one. Parents come first.
+    let mut above: BTreeMap<Pid, Pid> = BTreeMap::new();
+    let mut left = Vec::new();
+    for &(pid, parent) in listed.iter() {
+        let Some(nearest) = handling.get(&parent).or_else(|| above.get(&parent)).copied() else { continue };
+        above.insert(pid, nearest);
+        if !sys::handles(pid, signal) {
+            continue;
+        }
+        // Who cannot be held is sent the signal with the others.
+        if let Ok(Some(handle)) = sys::handle_of_descendant(pid, parent)
+            && let Ok(above) = Handle::open(nearest)
+        {
+            left.push(Left { pid, handle, above, work: sys::work_of(pid) });
+        }
+    }
+    left
+}

@@ -1,49 +1,48 @@
 //! What becomes of a keeper's brood when the keeper dies, told to the spawn helper by shared memory.
 //!
-//! A dead keeper cannot be asked, and a message may still be on its way: a byte in a page that both map is always
+//! A dead keeper cannot be asked, and a message may still be on its way: a number in memory that both map is always
 //! as new as the keeper's last act.
 
 use std::rc::Rc;
 
-use crate::sys::SharedBytes;
+use crate::sys::{Pid, SharedNumbers};
 
 /// A keeper's class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Class {
-    /// No call: nothing is below it.
+    /// No call: nothing is below it but a pin.
     Idle,
-    /// A call whose brood is to be ended.
-    Contained,
+    /// A call whose brood is to be ended, and which has this pin.
+    Contained(Option<Pid>),
 }
 
-/// One byte for each keeper.
+/// One number for each keeper.
 pub struct Classes {
-    bytes: Rc<SharedBytes>,
+    numbers: Rc<SharedNumbers>,
     free: Vec<usize>,
     used: usize,
 }
 
-/// A keeper's byte.
+/// A keeper's number.
 #[derive(Clone)]
 pub struct Slot {
-    bytes: Rc<SharedBytes>,
+    numbers: Rc<SharedNumbers>,
     index: usize,
 }
 
 impl Classes {
     /// Maps the page; must be done before the first fork.
     pub fn new() -> std::io::Result<Classes> {
-        Ok(Classes { bytes: Rc::new(SharedBytes::new(MOST)?), free: Vec::new(), used: 0 })
+        Ok(Classes { numbers: Rc::new(SharedNumbers::new(MOST)?), free: Vec::new(), used: 0 })
     }
 
-    /// A byte for a new keeper; None when there are too many.
+    /// One for a new keeper; None when there are too many.
     pub fn claim(&mut self) -> Option<Slot> {
         let index = self.free.pop().or_else(|| {
             self.used += 1;
             (self.used <= MOST).then_some(self.used - 1)
         })?;
-        let slot = Slot { bytes: Rc::clone(&self.bytes), index };
+        let slot = Slot { numbers: Rc::clone(&self.numbers), index };
         slot.set(Class::Idle);
         Some(slot)
     }
@@ -57,14 +56,25 @@ impl Classes {
 /// Keepers of one helper, at most.
 const MOST: usize = 32_768;
 
+/// In place of a pin's number, which is 2 or more.
+const IDLE: i32 = 0;
+const WITHOUT_PIN: i32 = 1;
+
 impl Slot {
     /// By the keeper.
     pub fn set(&self, class: Class) {
-        self.bytes.store(self.index, class as u8);
+        let number = match class {
+            Class::Idle => IDLE,
+            Class::Contained(pin) => pin.map_or(WITHOUT_PIN, Pid::raw),
+        };
+        self.numbers.store(self.index, number);
     }
 
     /// By the spawn helper.
     pub fn get(&self) -> Class {
-        if self.bytes.load(self.index) == Class::Idle as u8 { Class::Idle } else { Class::Contained }
+        match self.numbers.load(self.index) {
+            IDLE => Class::Idle,
+            number => Class::Contained(Pid::new(number)),
+        }
     }
 }

@@ -14,7 +14,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::group::await_one;
 use crate::guard::{GuardOptions, start_guard};
 use crate::stops::stop;
-use crate::sys::{self, Failure, Gate, Handle, Look, MOST_PLACES, PASSED, Pid, Plan, Standing, Surroundings};
+use crate::sys::{
+    self, Failure, Gate, Grouping, Handle, Look, MOST_PLACES, PASSED, Pid, Plan, Standing, Surroundings,
+};
 
 /// For the guard's first line.
 const READY: Duration = Duration::from_secs(5);
@@ -66,6 +68,7 @@ pub fn start_behind_guard(
     };
     let (read, write) = gate().map_err(not_started)?;
     let surroundings = Surroundings {
+        grouping: Grouping::Own,
         gate: Some(Gate { read: read.as_raw_fd(), write: write.as_raw_fd() }),
         ..Surroundings::default()
     };

@@ -311,14 +311,12 @@ impl Guard {
         // Before anything is signalled: what is found from here on is lost with us.
         tell("ending\n");
         self.group.begin();
-        let asks_all = !ladder.grace.is_zero() && ladder.signal != libc::SIGKILL;
-        let first_signal = asks_all.then(Instant::now);
-        if asks_all {
+        if !ladder.grace.is_zero() && ladder.signal != libc::SIGKILL {
             self.ask_to_end(ladder.signal, Instant::now() + ladder.grace);
         }
         stop("guard-ends");
         let since = Instant::now();
-        let outcome = self.group.end(since + BUDGET, first_signal);
+        let outcome = self.group.end(since + BUDGET);
         let proof = since.elapsed().as_micros();
         let (word, survivors, status) = match outcome {
             GroupEnd::Ended => ("ended", Vec::new(), ENDED),

@@ -15,15 +15,17 @@ use holdfast_wire::{
 };
 use rustix::event::{PollFd, PollFlags};
 
+use crate::asking::Asking;
 use crate::brood::{Brood, Killing, Left, Progress, facts};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
 use crate::group::{GroupEnd, Hold, Live, Tracked};
 use crate::runner::ENDS;
+use crate::settle::{Settled, Settling};
 use crate::socket::{self, Outbox, Received};
 use crate::sys::{
-    self, ChildrenFile, Failure, Group, MOST_PLACES, Manners, Pid, Plan, Sender, SignalSource, Stack,
-    Surroundings, TerminalGroup,
+    self, ChildrenFile, Failure, Group, Grouping, MOST_PLACES, Manners, Pid, PipeView, Plan, Sender,
+    SignalSource, Stack, Surroundings, TerminalGroup,
 };
 
 /// `started` waits so long for company: a command that ends at once costs its host one wake-up, not two.
@@ -77,11 +79,16 @@ pub fn keep(setup: Setup) -> std::io::Result<bool> {
         stack: Stack::new()?,
         table: ChildrenFile::default(),
         manners: Manners::new(),
+        group: None,
         call: None,
     };
     keeper.manners.stand_back();
     while !(keeper.host_gone && keeper.call.is_none()) {
         keeper.turn();
+    }
+    // Whose child it is after us may not reap it.
+    if let Some(group) = keeper.group {
+        sys::reap(group.id());
     }
     Ok(keeper.lost_host)
 }
@@ -106,6 +113,8 @@ struct Keeper {
     stack: Stack,
     table: ChildrenFile,
     manners: Manners,
+    /// For the next command, made ahead of it.
+    group: Option<Group>,
     call: Option<Call>,
 }
 
@@ -114,7 +123,7 @@ struct Call {
     /// The command's first process, and how it ended.
     first: Pid,
     exited: bool,
-    /// Holds the group's number: by the first process until it is reaped, by the pin after.
+    /// The command's, held by its pin, or by the first process where that leads it.
     group: Option<Group>,
     /// Until exec: the plan that the new process reads, and the status pipe.
     starting: Option<Starting>,
@@ -123,6 +132,15 @@ struct Call {
     grace: Duration,
     background: Background,
     background_grace: Duration,
+    /// At most so long what is left may finish what it is at, before the ladder begins.
+    settle: Duration,
+    settling: Option<Box<Settling>>,
+    /// The command's pipes for output, until they are looked at.
+    outputs: Vec<PipeView>,
+    /// What was left was still writing to them when its time was up.
+    cut_off: bool,
+    /// Nothing was alive below, as of the last reaping.
+    settled: bool,
     /// The command's, in a terminal: the host is told of stops, so that it can stop too.
     terminal_group: Option<TerminalGroup>,
     /// Stops that the host was told of and has not answered.
@@ -130,6 +148,8 @@ struct Call {
     /// The first process passes on what it is sent.
     has_starter: bool,
     ending: Option<Ending>,
+    /// Those that have not been sent the first signal yet.
+    asking: Option<Box<Asking>>,
     /// Without a subreaper, once the end has begun: the group, and what of it was found.
     tracked: Option<Box<Tracked>>,
     /// Pipes of a kept call, read so that nobody blocks on them.
@@ -137,7 +157,7 @@ struct Call {
 }
 
 struct Starting {
-    plan: Box<Plan>,
+    _plan: Box<Plan>,
     status: OwnedFd,
     /// Before this, SIGCHLD tells of the start as well; see HOLD_BACK.
     look_at: Instant,
@@ -176,6 +196,9 @@ impl Stage {
 impl Keeper {
     /// Waits for one thing to happen and deals with it.
     fn turn(&mut self) {
+        if self.call.is_none() && self.group.is_none() && self.setup.terminal_group.is_none() {
+            self.group = sys::make_group().ok();
+        }
         let now = Instant::now();
         let wait = self.next_time(now).map(|time| time.saturating_duration_since(now));
         let ready = self.wait(wait);
@@ -204,16 +227,20 @@ impl Keeper {
         let call = self.call.as_ref()?;
         let stage = match &call.ending {
             None => call.deadline,
-            Some(Ending { stage: Stage::Grace(until), .. }) => Some(*until),
+            Some(Ending { stage: Stage::Grace(until), .. }) => {
+                let asking = call.asking.as_ref().and_then(|asking| asking.next_time());
+                Some(asking.map_or(*until, |time| time.min(*until)))
+            }
             Some(Ending { reported: true, .. }) => Some(now + AGAIN),
             Some(Ending { stage: Stage::Killing(killing), .. }) => Some(killing.next_time()),
             Some(Ending { stage: Stage::Settled, .. }) => None,
         };
+        let settled = call.settling.as_ref().map(|settling| settling.next_time());
         let look_at = call.starting.as_ref().map(|starting| starting.look_at).filter(|&time| time > now);
         // Nobody tells of the end of those who are not our children.
         let is_waiting = call.exited || call.ending.is_some();
         let again = (call.brood.only_group && is_waiting).then(|| now + LOOK_AGAIN);
-        stage.into_iter().chain(look_at).chain(again).min()
+        stage.into_iter().chain(settled).chain(look_at).chain(again).min()
     }
 
     fn wait(&self, wait: Option<Duration>) -> Ready {
@@ -342,7 +369,7 @@ impl Keeper {
             return self.refuse(Step::Stdio, libc::E2BIG);
         }
         // Before the commitment: a keeper lost between the two has the helper's report.
-        self.setup.slot.set(Class::Contained);
+        self.setup.slot.set(Class::Contained(self.group.map(|group| group.id())));
         self.manners.step_forward();
         // The word that nothing was started must stay true: without this one there is no start. A host that has
         // given up on us has shut its side, and takes the end of ours for that word.
@@ -355,10 +382,18 @@ impl Keeper {
         let terminal_group = self.setup.terminal_group.filter(|_| spec.same_group);
         let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
         let (background, background_grace) = (spec.background, millis(spec.background_grace));
+        let settle = if background == Background::End { millis(spec.settle) } else { Duration::ZERO };
+        let outputs: Vec<usize> = spec.places().iter().skip(1).map(|&index| usize::from(index)).collect();
         let commitment = &self.setup.commitment;
+        let is_joined = !spec.detached;
         let surroundings = Surroundings {
             commitment: Some(commitment),
-            stays_in_group: terminal_group.is_some(),
+            grouping: match self.group {
+                _ if terminal_group.is_some() => Grouping::Inherited,
+                _ if spec.detached => Grouping::Session,
+                Some(group) => Grouping::Joined(group.id()),
+                None => Grouping::Own,
+            },
             nohup: self.setup.nohup,
             ..Surroundings::default()
         };
@@ -370,18 +405,21 @@ impl Keeper {
         match started {
             Ok((plan, started)) => {
                 let first = started.pid;
+                let made = self.group.take();
+                let group = made.filter(|_| is_joined).unwrap_or_else(|| Group::new(first, first));
                 self.call = Some(Call {
                     brood: Brood {
                         only_group: !self.setup.subreaper,
-                        own: vec![first],
+                        own: [first].into_iter().chain(made.map(|group| group.id())).collect(),
+                        first: Some(first),
                         table: RefCell::new(std::mem::take(&mut self.table)),
                         ..Brood::default()
                     },
                     first,
                     exited: false,
-                    group: terminal_group.is_none().then(|| Group::new(first, first)),
+                    group: terminal_group.is_none().then_some(group),
                     starting: Some(Starting {
-                        plan,
+                        _plan: plan,
                         status: started.status,
                         look_at: now + HOLD_BACK,
                         signals: Vec::new(),
@@ -394,7 +432,13 @@ impl Keeper {
                     grace,
                     background,
                     background_grace,
+                    settle,
+                    settling: None,
+                    outputs: if settle.is_zero() { Vec::new() } else { views(&descriptors, &outputs) },
+                    cut_off: false,
+                    settled: false,
                     ending: None,
+                    asking: None,
                     tracked: None,
                     drained: Vec::new(),
                 });
@@ -447,7 +491,9 @@ impl Keeper {
         if call.deadline.is_some_and(|deadline| deadline <= now) {
             call.climb(Reason::Timeout, call.kill_signal, call.grace);
         }
-        if let Some(facts) = call.advance(mechanism) {
+        call.settle();
+        if let Some(mut facts) = call.advance(mechanism) {
+            facts.cut_off = call.cut_off;
             // The first process may have ended in the last step.
             call.see_start(&mut self.outbox);
             call.see_exit(&mut self.outbox);
@@ -540,9 +586,6 @@ impl Call {
             // Before exec still, and alive.
             Err(_) => return,
         };
-        if let Some(pin) = starting.plan.pin() {
-            self.brood.own.push(pin);
-        }
         match failure {
             None => FromKeeper::Started.put(outbox),
             Some(Failure { step, errno }) => {
@@ -565,35 +608,59 @@ impl Call {
             return;
         }
         if !self.exited {
-            let reaped = self.brood.first.map(|exit| (exit, self.brood.usage));
+            let reaped = self.brood.first_exit.map(|exit| (exit, self.brood.usage));
             let status = sys::inspect(self.first).map(|dead| (dead.exit, dead.usage)).or(reaped);
             if let Some((exit, usage)) = status {
                 self.exited = true;
-                self.deadline = None;
+                let deadline = self.deadline.take();
                 FromKeeper::Exited { exit, usage }.put(outbox);
-                match self.background {
-                    _ if self.ending.is_some() => (),
-                    Background::End => self.climb(Reason::Exit, self.kill_signal, self.background_grace),
-                    Background::Keep => self.keep(),
+                // The others would see a zombie until the call is over, unless it has to hold the group.
+                if self.group.is_none_or(|group| group.id() != self.first) {
+                    self.brood.reap_one(self.first);
+                }
+                if self.ending.is_none() && self.background == Background::End {
+                    self.begin_to_settle(deadline);
                 }
             } else {
                 self.see_stop(outbox);
             }
         }
         if self.ending.is_none() {
-            self.brood.reap_adopted();
+            self.settled = self.brood.reap_adopted();
         }
     }
 
-    /// The command is over, what it left runs on: the pin takes over the group. Where the system made none, the first
-    /// process stays unreaped in its place, as in other calls.
-    fn keep(&mut self) {
-        let pin = self.brood.own.get(1).copied();
-        if pin.is_none() && self.group.is_some() {
-            return;
+    /// The command has exited by itself. A limit that it kept hastens what comes after.
+    fn begin_to_settle(&mut self, deadline: Option<Instant>) {
+        if self.settle.is_zero() {
+            return self.climb(Reason::Exit, self.kill_signal, self.background_grace);
         }
-        self.group = pin.map(|pin| Group::new(self.first, pin));
-        self.brood.reap_one(self.first);
+        // Nearly always nothing is left, and there is nothing to look at.
+        self.settled = self.brood.reap_adopted();
+        if !self.settled {
+            let now = Instant::now();
+            let until = deadline.into_iter().chain([now + self.settle]).min().unwrap_or(now);
+            let outputs = std::mem::take(&mut self.outputs);
+            self.settling = Some(Box::new(Settling::begin(now, until, outputs)));
+        }
+    }
+
+    fn settle(&mut self) {
+        let Some(settling) = &mut self.settling else { return };
+        let (brood, group) = (&self.brood, self.group);
+        let left = || match group {
+            Some(group) if brood.only_group => match Hold::Pin(group).live() {
+                Live::These(list) => list,
+                Live::Nobody | Live::Unknown => Vec::new(),
+            },
+            _ => brood.survivors(),
+        };
+        match settling.look(left) {
+            Settled::NotYet => return,
+            Settled::Quiet => (),
+            Settled::TimeUp { writing } => self.cut_off = writing,
+        }
+        self.climb(Reason::Exit, self.kill_signal, self.background_grace);
     }
 
     /// Begins the end, or hastens it: a later call can only shorten the grace.
@@ -612,6 +679,7 @@ impl Call {
             }
             Some(_) => return,
         }
+        self.settling = None;
         // What died before the end began is not left over.
         let settled = self.brood.reap_adopted();
         self.brood.recording = true;
@@ -631,20 +699,20 @@ impl Call {
             }
             Stage::killing()
         } else {
-            self.brood.first_signal = Some(Instant::now());
             // A starter passes on what it is sent: from both of us it would come twice, and to many programs a second one
             // means "at once".
-            if self.has_starter && ENDS.contains(&signal) {
+            let has_starter = self.has_starter && !self.exited;
+            if has_starter && ENDS.contains(&signal) {
                 sys::kill_child(self.first, signal);
                 sys::kill_child(self.first, libc::SIGCONT);
-            } else if self.has_starter {
+            } else if has_starter {
                 self.brood.signal_others(None, signal, |pid| pid == self.first);
             } else if let Some(group) = known_to {
                 self.brood.signal_others(None, signal, |pid| group.has(pid));
             } else if let Some(tracked) = &mut self.tracked {
                 tracked.ask_to_end(signal);
             } else {
-                self.brood.signal_all(self.group.as_ref(), signal);
+                self.asking = Asking::begin(&mut self.brood, self.group.as_ref(), signal, grace);
             }
             Stage::Grace(until)
         };
@@ -659,13 +727,13 @@ impl Call {
     fn advance(&mut self, mechanism: Mechanism) -> Option<EndFacts> {
         let brood = &mut self.brood;
         let Some(Ending { reason, stage, .. }) = &mut self.ending else {
-            // A kept call whose last process left by itself.
-            let settled =
-                self.exited && (brood.is_settled() || brood.only_group && is_empty(self.group.as_ref()));
-            let over = settled && brood.reap() == Left::Nothing;
+            // What was left, if anything, has left by itself.
+            let settled = self.settled || brood.only_group && is_empty(self.group.as_ref());
+            let over = self.exited && settled && brood.reap() == Left::Nothing;
             return over.then(|| facts(brood, mechanism, Outcome::Ended, Reason::Exit, 0));
         };
         if let Stage::Grace(until) = *stage {
+            self.asking.iter_mut().for_each(|asking| asking.advance());
             // Some wait for that before they end, as the first process of a pid namespace for its members.
             if brood.reap_adopted() || brood.is_settled() {
                 *stage = Stage::Settled;
@@ -693,7 +761,7 @@ impl Call {
         let group_end = match self.group {
             Some(group) if brood.only_group => {
                 let tracked = self.tracked.get_or_insert_with(|| Box::new(Tracked::new(Hold::Pin(group))));
-                tracked.end(killing.deadline(), brood.first_signal)
+                tracked.end(killing.deadline())
             }
             _ => GroupEnd::Unconfirmed,
         };
@@ -734,6 +802,11 @@ impl Call {
             true
         });
     }
+}
+
+/// Of these descriptors, those that are pipes.
+fn views(descriptors: &[OwnedFd], which: &[usize]) -> Vec<PipeView> {
+    which.iter().filter_map(|&index| PipeView::of(descriptors.get(index)?.as_fd())).collect()
 }
 
 /// Whether nothing that was found is alive, and no member is left.

@@ -20,6 +20,7 @@ pub mod keeper;
 pub mod modes;
 pub mod run;
 pub mod runner;
+pub mod settle;
 pub mod socket;
 pub mod spawn_helper;
 pub mod starter;

@@ -502,12 +502,13 @@ impl Runner {
     /// The keeper is lost; what was below it is below us now. Whether nothing is left.
     ///
     /// Had we children before, then orphans of theirs have come to us as well. Of whom it cannot be told whose they are,
-    /// only those in the command's session are ended, and the end is not shown.
+    /// only those in the keeper's session are ended, and the end is not shown.
     fn sweep(&mut self) -> bool {
         let first = self.commitment.take().pid.and_then(Pid::new);
         let own: Vec<Pid> = first.into_iter().chain([self.keeper]).collect();
-        let only_session = self.had_children.then_some(first);
-        let mut brood = Brood { own, outsiders: self.strangers.clone(), only_session, ..Brood::default() };
+        let only_session = self.had_children.then_some(self.keeper);
+        let outsiders = self.strangers.clone();
+        let mut brood = Brood { own, first, outsiders, only_session, ..Brood::default() };
         let mut killing = Killing::begin();
         loop {
             match killing.advance(&mut brood, None) {

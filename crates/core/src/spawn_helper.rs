@@ -244,9 +244,10 @@ impl Helper {
             // A child of no keeper is what an idle keeper left, or was stuck.
             self.stuck.remove(&pid);
             let Some(Keeper { slot, .. }) = self.keepers.remove(&pid) else { continue };
-            if slot.get() == Class::Contained {
+            if let Class::Contained(pin) = slot.get() {
                 let outsiders = self.keepers.keys().chain(&self.stuck).copied().collect();
-                let brood = Brood { recording: true, outsiders, ..Brood::default() };
+                let own = pin.into_iter().collect();
+                let brood = Brood { recording: true, outsiders, own, ..Brood::default() };
                 self.sweep = Some(Sweep { keeper: pid, brood, killing: Killing::begin() });
             }
             self.classes.release(slot);
@@ -256,7 +257,7 @@ impl Helper {
     /// Whether a keeper with a call is dead and its brood not ended yet: it is among our children.
     fn is_another_lost(&self) -> bool {
         let is_lost = |(&pid, keeper): (&Pid, &Keeper)| {
-            keeper.slot.get() == Class::Contained && matches!(sys::look(pid), Look::Dead(_))
+            keeper.slot.get() != Class::Idle && matches!(sys::look(pid), Look::Dead(_))
         };
         // Nearly always there is no zombie at all, which is one question instead of many.
         matches!(sys::peek_any(), Ok(Some(_))) && self.keepers.iter().any(is_lost)

@@ -6,10 +6,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-use super::process::{Pid, await_end};
+use super::process::{Group, Pid, await_end, give_group, group_of, reap};
 use super::raw;
 use super::table;
-use super::terminal::leads_own_group;
+use super::terminal::{leads_own_group, leave_session};
 
 /// What helper, keepers and guards ignore: they leave by end of file and by nothing else that can be ignored.
 pub(super) const IGNORED: [i32; 8] = [
@@ -138,10 +138,11 @@ impl Default for Manners {
 }
 
 /// After the fork: subreaper is not inherited over fork (prctl(2)), dispositions, mask and dumpable are. The
-/// keeper leaves the helper's group, which the host's other tools may signal, unless its command is to be born there.
+/// keeper leaves the helper's group, which the host's other tools may signal, and its session, in which another keeper's
+/// command could join the group of this one's; unless its command is to be born there.
 pub fn become_keeper(stays_in_group: bool) -> bool {
     if !stays_in_group {
-        let _ = rustix::process::setpgid(None, None);
+        leave_session();
     }
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok()
 }
@@ -269,12 +270,28 @@ pub fn fork() -> io::Result<Forked> {
 
 /// A pin: a child that exits at once and is not reaped, a member of our group as it is now.
 pub fn make_pin() -> io::Result<Pid> {
-    match fork()? {
-        // SAFETY: ends the new process, which has done nothing.
-        Forked::Child => unsafe { libc::_exit(0) },
-        Forked::Parent(pin) if await_end(pin) => Ok(pin),
-        Forked::Parent(_) => Err(io::Error::last_os_error()),
+    let pin = match Pid::new(raw::pin() as i32) {
+        Some(pin) => pin,
+        // A filter may refuse what shares our memory. What else went wrong goes wrong here as well.
+        None => match fork()? {
+            // SAFETY: ends the new process, which has done nothing.
+            Forked::Child => unsafe { libc::_exit(0) },
+            Forked::Parent(pin) => pin,
+        },
+    };
+    if await_end(pin) { Ok(pin) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A new group in our session, led and held by a pin.
+pub fn make_group() -> io::Result<Group> {
+    let pin = make_pin()?;
+    let group = Group::new(pin, pin);
+    give_group(pin);
+    if group_of(pin) == Some(pin) {
+        return Ok(group);
     }
+    reap(pin);
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Moves to a group of our own. Whether we are in it.

@@ -3,17 +3,18 @@
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
-/// A fixed number of bytes, zero at first (mmap(2), MAP_SHARED). Never unmapped: it lives as long as the process.
-pub struct SharedBytes {
-    start: NonNull<AtomicU8>,
-    length: usize,
+/// A fixed count of numbers, zero at first (mmap(2), MAP_SHARED). Never unmapped: they live as long as the process.
+pub struct SharedNumbers {
+    start: NonNull<AtomicI32>,
+    count: usize,
 }
 
-impl SharedBytes {
+impl SharedNumbers {
     /// Maps them.
-    pub fn new(length: usize) -> io::Result<SharedBytes> {
+    pub fn new(count: usize) -> io::Result<SharedNumbers> {
+        let length = count * size_of::<AtomicI32>();
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
@@ -22,25 +23,25 @@ impl SharedBytes {
             return Err(io::Error::last_os_error());
         }
         NonNull::new(start.cast())
-            .map(|start| SharedBytes { start, length })
+            .map(|start| SharedNumbers { start, count })
             .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    fn byte(&self, index: usize) -> &AtomicU8 {
-        assert!(index < self.length, "a slot outside of the page");
+    fn place(&self, index: usize) -> &AtomicI32 {
+        assert!(index < self.count, "a slot outside of the mapping");
         // SAFETY: inside of the mapping, as just checked.
         let place = unsafe { self.start.add(index) };
         // SAFETY: mapped for ever, zeroed, and only ever used as an atomic.
         unsafe { place.as_ref() }
     }
 
-    /// Stores one byte.
-    pub fn store(&self, index: usize, value: u8) {
-        self.byte(index).store(value, Ordering::SeqCst);
+    /// Stores one number.
+    pub fn store(&self, index: usize, value: i32) {
+        self.place(index).store(value, Ordering::SeqCst);
     }
 
-    /// Loads one byte.
-    pub fn load(&self, index: usize) -> u8 {
-        self.byte(index).load(Ordering::SeqCst)
+    /// Loads one number.
+    pub fn load(&self, index: usize) -> i32 {
+        self.place(index).load(Ordering::SeqCst)
     }
 }

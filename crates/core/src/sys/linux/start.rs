@@ -3,8 +3,8 @@
 //! `clone(CLONE_VM)` without CLONE_VFORK (clone(2)): nothing of the keeper's memory is copied, and the keeper
 //! does not stand still while the new process is held up before exec (a dead network mount as working
 //! directory), so that its deadline holds. The price: both run at once in one memory. So the new process has a
-//! stack of its own, makes system calls without libc (see `raw`), allocates nothing, and writes nothing but
-//! [`Shared`]. The keeper keeps the [`Plan`] alive until the status pipe has ended. Where the system has no such
+//! stack of its own, makes system calls without libc (see `raw`), allocates nothing, and writes nothing but one
+//! argument for the shell. The keeper keeps the [`Plan`] alive until the status pipe has ended. Where the system has no such
 //! process the memory is copied, as by fork(2).
 //!
 //! The status pipe: a failure is written to it as step and errno; a successful exec closes it without a byte
@@ -15,7 +15,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use holdfast_wire::{NO_DESCRIPTOR, SpecView, Step, Unfit};
 use rustix::pipe::PipeFlags;
@@ -74,27 +74,39 @@ pub struct Plan {
     uid: Option<u32>,
     gid: Option<u32>,
     commitment: RawFd,
-    stays_in_group: bool,
+    grouping: Grouping,
     gate: Option<Gate>,
     nohup: bool,
-    wants_pin: bool,
     parent: i32,
     status: RawFd,
-    shared: Shared,
     /// Owns what the pointers above lead to.
     _spec: SpecView,
     /// What a candidate names by its number.
     _program: Option<OwnedFd>,
 }
 
+/// Session and group of a new process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Grouping {
+    /// Those of the process that starts it.
+    #[default]
+    Inherited,
+    /// This group of the same session.
+    Joined(Pid),
+    /// A group of its own in the same session.
+    Own,
+    /// A session and a group of its own.
+    Session,
+}
+
 /// What a start needs beside the spec.
 #[derive(Default)]
 pub struct Surroundings<'a> {
-    /// Told the pid, once the group of that number exists.
+    /// Told the pid, once the process is in its group.
     pub commitment: Option<&'a Commitment>,
-    /// It stays in the keeper's session and group, in place of one of its own.
-    pub stays_in_group: bool,
-    /// Where the new process waits before it executes the program, in a group of its own.
+    /// Where it stands.
+    pub grouping: Grouping,
+    /// Where the new process waits before it executes the program.
     pub gate: Option<Gate>,
     /// SIGHUP stays ignored.
     pub nohup: bool,
@@ -111,11 +123,6 @@ pub struct Gate {
 
 /// In the status pipe, before anything else: the gate was passed. No step has this number.
 pub const PASSED: [u8; 1] = [u8::MAX];
-
-/// What the new process tells the keeper by memory.
-struct Shared {
-    pin: AtomicI32,
-}
 
 impl Plan {
     /// Makes a plan of a spec and the descriptors that came with it; the first is the working directory.
@@ -156,26 +163,17 @@ impl Plan {
             uid: spec.uid,
             gid: spec.gid,
             commitment: surroundings.commitment.map_or(-1, |commitment| commitment.as_fd().as_raw_fd()),
-            stays_in_group: surroundings.stays_in_group,
+            grouping: surroundings.grouping,
             gate: surroundings.gate,
             nohup: surroundings.nohup,
-            wants_pin: !surroundings.stays_in_group
-                && surroundings.gate.is_none()
-                && spec.background == holdfast_wire::Background::Keep,
             parent: std::process::id() as i32,
             status: -1,
-            shared: Shared { pin: AtomicI32::new(0) },
             argv,
             shell_argv,
             envp,
             _spec: spec,
             _program: program,
         })
-    }
-
-    /// The pin, once the status pipe has ended.
-    pub fn pin(&self) -> Option<Pid> {
-        Pid::new(self.shared.pin.load(Ordering::Acquire))
     }
 }
 
@@ -250,11 +248,7 @@ pub fn start(plan: &mut Box<Plan>, stack: &mut Stack) -> io::Result<Started> {
     plan.status = write_end.as_raw_fd();
     let pid = clone(libc::CLONE_VM, plan, stack).or_else(|error| match error.raw_os_error() {
         // qemu-user knows a thread and a fork and nothing between them; a filter may refuse what looks like neither.
-        Some(libc::EINVAL | libc::EPERM | libc::ENOSYS) => {
-            // Made there, it would not be known here.
-            plan.wants_pin = false;
-            clone(0, plan, stack)
-        }
+        Some(libc::EINVAL | libc::EPERM | libc::ENOSYS) => clone(0, plan, stack),
         _ => Err(error),
     })?;
     Ok(Started { pid, status })
@@ -343,27 +337,21 @@ impl Child<'_> {
     fn prepare(&mut self) -> Result<(), Failure> {
         let plan = self.plan;
         let step = |step: Step| move |errno: Errno| Failure { step, errno };
-        let grouped = match &plan.gate {
-            None if plan.stays_in_group => Ok(0),
-            None => call(libc::SYS_setsid, [0; 6]),
-            Some(gate) => {
-                // First: the gate is to fall shut with the starting process alone.
-                let _ = call(libc::SYS_close, [gate.write as usize, 0, 0, 0, 0, 0]);
-                call(libc::SYS_setpgid, [0; 6])
-            }
+        if let Some(gate) = &plan.gate {
+            // First: the gate is to fall shut with the starting process alone.
+            let _ = call(libc::SYS_close, [gate.write as usize, 0, 0, 0, 0, 0]);
+        }
+        let grouped = match plan.grouping {
+            Grouping::Inherited => Ok(0),
+            Grouping::Joined(group) => call(libc::SYS_setpgid, [0, group.raw() as usize, 0, 0, 0, 0]),
+            Grouping::Own => call(libc::SYS_setpgid, [0; 6]),
+            Grouping::Session => call(libc::SYS_setsid, [0; 6]),
         };
         grouped.map_err(step(Step::Helper))?;
-        // Not before the group exists: the pid is its number, and who gets it may use it as that at once. Who waits
+        // Not before the group exists: the pid may be its number, and who gets it may use it as that at once. Who waits
         // for it in vain goes on without.
         let pid = call(libc::SYS_getpid, [0; 6]).map_err(step(Step::Helper))? as u64;
         let _ = call(libc::SYS_write, [plan.commitment as usize, (&raw const pid) as usize, 8, 0, 0, 0]);
-        if plan.wants_pin {
-            let pin = raw::pin();
-            // Without one the first process holds the group's number itself.
-            if pin > 0 {
-                plan.shared.pin.store(pin as i32, Ordering::Release);
-            }
-        }
         let cwd_fd = self.descriptors().map_err(step(Step::Stdio))?;
         if let Some(gate) = &plan.gate {
             self.close_others([cwd_fd, self.status, gate.read]);

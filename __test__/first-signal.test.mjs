@@ -1,0 +1,129 @@
+// The first signal of the ladder comes once, also behind a program that passes on what it is sent.
+import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import test from 'ava'
+import { spawn } from '../dist/index.js'
+import { linesOf } from './support/lines.mjs'
+import { folder, has, suite } from './support/suite.mjs'
+
+const { env } = suite(test)
+
+/** A server: notes each SIGTERM in the file, and exits some time after the first. `busy`: it wakes up all the time. */
+const LEAF = `
+import os, signal, sys, time
+file, lasts, busy = sys.argv[1], float(sys.argv[2]), len(sys.argv) > 3
+first = None
+def note(number, frame):
+    global first
+    first = first or time.monotonic()
+    os.write(out, b'TERM\\n')
+out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+os.fchmod(out, 0o666)
+signal.signal(signal.SIGTERM, note)
+signal.alarm(60)
+print('up', flush=True)
+while not first or time.monotonic() < first + lasts:
+    if first or busy: time.sleep(0.005)
+    else: signal.pause()
+os._exit(7)`
+/** Passes SIGTERM on to its child, waits for it, and ends as it does. */
+const PASSES = `
+import signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda number, frame: child.send_signal(number))
+signal.alarm(60)
+child = subprocess.Popen(sys.argv[1:])
+sys.exit(child.wait())`
+/** Handles SIGTERM and passes nothing on. */
+const KEEPS = PASSES.replace('child.send_signal(number)', 'None')
+/** Passes nothing on and leaves, as Node.js does where a program listens for nothing. */
+const LEAVES = PASSES.replace('child.send_signal(number)', 'sys.exit(3)')
+
+const python = (script) => ['python3', '-c', script]
+
+/** Ends `wrapper leaf` and returns how often the leaf had SIGTERM, and its exit. */
+async function asked(t, wrapper, { lasts = 0.1, busy = false, ...options } = {}) {
+  const file = join(folder(t), 'asked')
+  const [program, ...args] = [...wrapper, ...python(LEAF), file, String(lasts), ...(busy ? ['busy'] : [])]
+  const child = spawn(program, args, { env, grace: 10_000, stdio: ['ignore', 'pipe', 'ignore'], ...options })
+  const exited = once(child, 'exit')
+  t.is(await linesOf(child.stdout).next(), 'up')
+  const { outcome, reason } = await child.end()
+  t.deepEqual([outcome, reason], ['ended', 'end'])
+  const [code, signal] = await exited
+  return { count: readFileSync(file, 'utf8').split('TERM').length - 1, code, signal }
+}
+
+const installed = (program, ...args) =>
+  spawnSync(program, args, { stdio: 'ignore' }).error ? `${program} is not installed` : ''
+const root = process.getuid() === 0 ? '' : 'not root'
+
+const passers = {
+  'nobody in between': { wrapper: [], code: 7 },
+  'timeout(1)': { wrapper: ['timeout', '60'], code: 7 },
+  'two times timeout(1)': { wrapper: ['timeout', '60', 'timeout', '60'], code: 7 },
+  'a program that passes it on': { wrapper: python(PASSES), code: 7 },
+  'a chain of three that do': { wrapper: [...python(PASSES), ...python(PASSES), ...python(PASSES)], code: 7 },
+  'env(1), nice(1), nohup(1)': { wrapper: ['env', 'A=1', 'nice', 'nohup'], code: 7 },
+  'setsid --wait of one that does': { wrapper: ['setsid', '--wait', ...python(PASSES)], code: 7 },
+  'a shell around one that does': {
+    wrapper: ['bash', '-c', '"$@"; exit', 'bash', ...python(PASSES)],
+    signal: 'SIGTERM',
+  },
+  'su(1)': { wrapper: ['su', '-s', '/bin/sh', 'root', '-c', '"$0" "$@"', '--'], reason: root },
+  tini: { wrapper: ['tini', '-s', '--'], code: 7, reason: installed('tini', '--version') },
+  'dumb-init': { wrapper: ['dumb-init'], code: 7, reason: installed('dumb-init', '--version') },
+}
+
+for (const [name, { wrapper, code, signal, reason = '' }] of Object.entries(passers)) {
+  test(`C93 behind ${name} the server gets the first signal once`, async (t) => {
+    if (!has(t, reason)) return
+    const seen = await asked(t, wrapper, { lasts: 0.3 })
+    t.is(seen.count, 1)
+    if (code !== undefined) t.deepEqual([seen.code, seen.signal], [code, null])
+    if (signal !== undefined) t.is(seen.signal, signal)
+  })
+}
+
+const others = {
+  'handles it for itself': python(KEEPS),
+  leaves: python(LEAVES),
+  'waits for it before its trap runs': ['bash', '-c', 'trap "exit 3" TERM; "$@"; exit', 'bash'],
+  'waits for it in the background': ['bash', '-c', '"$@" & wait', 'bash'],
+  'has left it behind': ['bash', '-c', '"$@" & exec sleep 60', 'bash'],
+}
+
+for (const [name, wrapper] of Object.entries(others)) {
+  test(`C93 below one that ${name} the server gets the first signal all the same, once`, async (t) => {
+    t.is((await asked(t, wrapper)).count, 1)
+  })
+}
+
+test('C93 a server that never sleeps, below one that handles the signal for itself, gets it before the grace is over', async (t) => {
+  t.is((await asked(t, python(KEEPS), { busy: true, grace: 1000 })).count, 1)
+  t.is((await asked(t, python(KEEPS), { busy: true, grace: 200, lasts: 0 })).count, 1)
+})
+
+test('C93 abort, timeout and what is left at the exit come once as well', async (t) => {
+  const file = join(folder(t), 'asked')
+  const leaf = [...python(PASSES), ...python(LEAF), file, '0.1']
+  const seen = () => readFileSync(file, 'utf8')
+  const abort = new AbortController()
+  const aborted = spawn(leaf[0], leaf.slice(1), { env, signal: abort.signal, stdio: ['ignore', 'pipe', 'ignore'] })
+  aborted.on('error', () => {})
+  await once(aborted.stdout, 'data')
+  abort.abort()
+  t.like(await aborted.ended, { outcome: 'ended', reason: 'abort' })
+  t.is(seen(), 'TERM\n')
+  const limited = spawn(leaf[0], leaf.slice(1), { env, timeout: 1000, stdio: ['ignore', 'pipe', 'ignore'] })
+  await once(limited.stdout, 'data')
+  t.like(await limited.ended, { outcome: 'ended', reason: 'timeout' })
+  t.is(seen(), 'TERM\nTERM\n')
+  const script = '"$@" & until [ -s "$0" ]; do sleep 0.01; done; exit 0'
+  const leaves = spawn('bash', ['-c', script, `${file}.up`, 'bash', '-c', '"$@" > "$0"', `${file}.up`, ...leaf], {
+    env,
+  })
+  t.like(await leaves.ended, { outcome: 'ended', reason: 'exit' })
+  t.is(seen(), 'TERM\nTERM\nTERM\n')
+})

@@ -1,0 +1,267 @@
+// What becomes of what a command leaves at its own exit: first nothing, while it is at work; then the ladder.
+import { execFileSync } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import test from 'ava'
+import { notices, run, spawn } from '../dist/index.js'
+import { isAlive, noneMarked, stat, until } from './support/facts.mjs'
+import { compiled } from './support/fixtures.mjs'
+import { startHost } from './support/host.mjs'
+import { linesOf } from './support/lines.mjs'
+import { folder, has, suite } from './support/suite.mjs'
+
+const { env, mark } = suite(test)
+const FOREVER = 60_000
+/** At work without output. */
+const SPINS = 'while :; do :; done'
+/** Works for 80 ms, sleeps never, then prints. */
+const WORKS = `python3 -c '
+import time
+while time.process_time() < 0.08: pass
+print("worked")'`
+
+const bash = (script, options) => run('bash', ['-c', script], { env, ...options })
+
+// ---- the settle time
+test('C89 what tee writes is complete on the pipe and on the disk, and the result is ok', async (t) => {
+  const log = join(folder(t), 'log')
+  const expected = `${Array.from({ length: 2000 }, (_, index) => index + 1).join('\n')}\nLAST\n`
+  for (let round = 0; round < 30; round++) {
+    const result = await bash(`exec > >(tee ${log}) 2>&1; seq 1 2000; echo LAST`)
+    t.like(result, { stdout: expected, ok: true, notices: [] })
+    t.is(readFileSync(log, 'utf8'), expected)
+    t.deepEqual(result.report.leftovers, [], 'it has ended by itself')
+  }
+})
+
+test('C89 a chain of helpers at the exit says all it has', async (t) => {
+  for (let round = 0; round < 10; round++) {
+    const { stdout, ok } = await bash('exec > >(cat | tr a-z A-Z | sed "s/^/> /"); seq -f "line %g" 1 3000')
+    t.true(ok)
+    t.is(stdout.split('\n').length, 3001)
+    t.true(stdout.endsWith('> LINE 3000\n'))
+  }
+})
+
+test('C89 what works without a pause is let finish; with backgroundSettle 0 it is not', async (t) => {
+  const settled = await bash(`${WORKS} &`, { backgroundSettle: FOREVER })
+  t.like(settled, { stdout: 'worked\n', ok: true, notices: [] })
+  const cut = await bash(`${WORKS} &`, { backgroundSettle: 0 })
+  t.like(cut, { stdout: '', ok: true, notices: [], report: { leftoverCount: 1, outcome: 'ended' } })
+})
+
+test('C89 a thread of it that works is seen as well', async (t) => {
+  const script = `
+import threading, time
+def work():
+    while time.thread_time() < 0.08: pass
+    print("worked", flush=True)
+threading.Thread(target=work).start()`
+  const result = await run('bash', ['-c', 'python3 -c "$0" &', script], { env, backgroundSettle: FOREVER })
+  t.like(result, { stdout: 'worked\n', ok: true })
+})
+
+test('C89 a writer that never stops is bounded, and told', async (t) => {
+  for (const options of [{}, { stdio: ['ignore', 'pipe', 'stdout'] }]) {
+    const result = await bash('yes & exit 0', { maxOutput: 1000, ...options })
+    t.like(result, { exitCode: 0, ok: false, report: { outcome: 'ended', reason: 'exit' } })
+    t.true(result.notices.includes(notices.background))
+    t.is(result.report.notice, notices.background)
+  }
+  const error = await t.throwsAsync(bash('yes & exit 0', { maxOutput: 1000, check: true }), {
+    code: 'ERR_HOLDFAST_CHECK',
+  })
+  t.regex(error.message, /still wrote output/)
+})
+
+test('C89 a writer whose reader does not read is told as well', async (t) => {
+  const child = spawn('bash', ['-c', 'yes & exit 0'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const report = await child.ended
+  t.like(report, { outcome: 'ended', reason: 'exit', notice: notices.background })
+  child.stdout.destroy()
+})
+
+test('C89 who writes to a file of its own, or only holds the pipe, is not taken for a writer', async (t) => {
+  for (const script of [
+    'yes > /dev/null & exit 0',
+    `(${SPINS}) & exit 0`,
+    'head -c 300000 /dev/zero; sleep 60 & exit 0',
+  ]) {
+    const result = await bash(script, { backgroundSettle: 60 })
+    t.like(result, { exitCode: 0, ok: true, notices: [], report: { outcome: 'ended', leftoverCount: 1 } }, script)
+  }
+})
+
+test('C89 a pipe that is full, and a host that does not read it: a sleeper is not taken for a writer', async (t) => {
+  const script = 'python3 -c "import os; os.set_blocking(1, False); os.write(1, bytes(1 << 20))"; sleep 60 & exit 0'
+  const child = spawn('bash', ['-c', script], { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const report = await child.ended
+  t.deepEqual([report.outcome, report.notice, report.leftovers.length], ['ended', undefined, 1])
+  child.stdout.destroy()
+})
+
+test('C89 a sleeper is not waited for, whatever the bound', async (t) => {
+  const result = await bash('sleep 60 & setsid sleep 60 & (sleep 60 &) & sleep 0.05', { backgroundSettle: FOREVER })
+  t.like(result, { ok: true, notices: [], report: { outcome: 'ended', leftoverCount: 3 } })
+})
+
+test('C89 a storm of short-lived leftovers is bounded', async (t) => {
+  const result = await bash('(while :; do /bin/true; done) & (while :; do /bin/true & wait; done) & exit 0')
+  t.like(result, { exitCode: 0, ok: true, report: { outcome: 'ended', survivors: [] } })
+})
+
+test('C89 C22 what is stopped, or traced, is not at work', async (t) => {
+  const stopped = await bash('sleep 60 & kill -STOP $!', { backgroundSettle: FOREVER })
+  t.like(stopped.report, { outcome: 'ended', survivors: [] })
+  const tracer = compiled(t, 'tracer')
+  if (tracer === undefined) return
+  const file = join(folder(t), 'out')
+  writeFileSync(file, '')
+  const traced = await run(
+    'bash',
+    ['-c', 'sleep 60 & "$0" $! > "$1" & until [ -s "$1" ]; do sleep 0.01; done; exit 0', tracer, file],
+    { env, backgroundSettle: FOREVER },
+  )
+  t.like(traced.report, { outcome: 'ended', survivors: [], leftoverCount: 2 })
+})
+
+const CGROUPS = ['/sys/fs/cgroup/unified', '/sys/fs/cgroup'].find((at) => existsSync(join(at, 'cgroup.procs')))
+
+test('C89 what is in a frozen cgroup is ended', async (t) => {
+  const at = CGROUPS && join(CGROUPS, `holdfast-${process.pid}`)
+  try {
+    mkdirSync(at)
+  } catch (error) {
+    return has(t, `no cgroup of version 2 can be made: ${error.code}`)
+  }
+  t.teardown(async () => {
+    writeFileSync(join(at, 'cgroup.freeze'), '0')
+    await until(() => readFileSync(join(at, 'cgroup.procs'), 'utf8') === '', 'an empty cgroup')
+    rmdirSync(at)
+  })
+  const freeze = `sleep 60 & echo $! > ${at}/cgroup.procs; echo 1 > ${at}/cgroup.freeze
+    until grep -q 'frozen 1' ${at}/cgroup.events; do :; done; exit 0`
+  const { report } = await bash(freeze)
+  t.like(report, { outcome: 'ended', reason: 'exit', leftoverCount: 1 })
+})
+
+// ---- what comes in the settle time
+/** The command has exited, and something works for ever. */
+async function settling(options) {
+  const child = spawn('bash', ['-c', `(${SPINS}) & echo $!; exit 0`], {
+    env,
+    backgroundSettle: FOREVER,
+    stdio: ['ignore', 'pipe', 'inherit'],
+    ...options,
+  })
+  const pid = Number(await linesOf(child.stdout).next())
+  await until(() => child.exitCode !== null, 'the exit')
+  return { child, pid }
+}
+
+test('C89 end() in the settle time ends it', async (t) => {
+  const { child, pid } = await settling()
+  await setTimeout(30)
+  t.true(isAlive(pid))
+  t.like(await child.end({ grace: 0 }), { outcome: 'ended', reason: 'end', leftoverCount: 1 })
+  t.deepEqual([child.exitCode, isAlive(pid)], [0, false])
+})
+
+test('C89 an abort in the settle time ends it', async (t) => {
+  const abort = new AbortController()
+  const { child } = await settling({ signal: abort.signal })
+  child.on('error', () => {})
+  abort.abort()
+  t.like(await child.ended, { outcome: 'ended', reason: 'abort' })
+  const late = new AbortController()
+  const running = bash(`(${SPINS}) & exit 0`, { signal: late.signal, backgroundSettle: FOREVER })
+  await setTimeout(100)
+  late.abort()
+  t.like(await running, { exitCode: 0, aborted: true, ok: false, report: { outcome: 'ended' } })
+})
+
+test('C89 a timeout in the settle time cuts that short: the command itself was in time', async (t) => {
+  const result = await bash(`(${SPINS}) & exit 0`, { timeout: 300, backgroundSettle: FOREVER })
+  t.like(result, { exitCode: 0, timedOut: false, ok: true, report: { outcome: 'ended', reason: 'exit' } })
+})
+
+for (const [when, script] of [
+  ['the settle time', `(${SPINS}) & echo $!; exit 0`],
+  ['the grace', '(trap "" TERM; echo $BASHPID; exec sleep 60) & until grep -q sleep /proc/$!/comm; do :; done; exit 0'],
+]) {
+  test(`C89 C20 the host is killed in ${when}: nothing is left`, async (t) => {
+    const host = startHost(
+      `const options = { grace: 50, backgroundSettle: ${FOREVER}, backgroundGrace: ${FOREVER}, stdio: ['ignore', 'pipe', 'inherit'] }
+       const child = spawn('bash', ['-c', ${JSON.stringify(script)}], options)
+       child.stdout.once('data', (data) => child.once('exit', () => report(Number(data))))`,
+      { env },
+    )
+    t.teardown(() => host.kill())
+    const left = await host.next()
+    await setTimeout(20)
+    t.true(isAlive(left))
+    host.kill()
+    await host.exited
+    await noneMarked(mark)
+    t.false(isAlive(left))
+  })
+}
+
+// ---- then the ladder
+const TIDIES = 'trap "echo tidied; exit" TERM; echo up >&2; while :; do sleep 0.05; done'
+
+test('C90 what is left gets SIGTERM and the time to act on it; with backgroundGrace 0 it does not', async (t) => {
+  const file = join(folder(t), 'said')
+  const script = `bash -c '${TIDIES}' > ${file} 2> ${file}.up & until [ -s ${file}.up ]; do sleep 0.01; done; exit 3`
+  t.like(await bash(script), { exitCode: 3, report: { outcome: 'ended', reason: 'exit' } })
+  t.is(readFileSync(file, 'utf8'), 'tidied\n')
+  await bash(script, { backgroundGrace: 0 })
+  t.is(readFileSync(file, 'utf8'), '')
+})
+
+test('C90 shared memory of Python is given back', async (t) => {
+  const name = `holdfast_${process.pid}`
+  const python = `
+import sys, time
+from multiprocessing import shared_memory
+memory = shared_memory.SharedMemory(name=sys.argv[1], create=True, size=4096)
+print("made", flush=True)
+time.sleep(60)`
+  const script = 'coproc python3 -c "$0" "$1"; read -r line <&"$COPROC"; echo $line'
+  const { stdout, report } = await run('bash', ['-c', script, python, name], { env })
+  t.deepEqual([stdout, report.outcome], ['made\n', 'ended'])
+  t.false(existsSync(`/dev/shm/${name}`))
+})
+
+test('C90 one that is deaf is killed after the grace, which one that heeds does not wait for', async (t) => {
+  const deaf = '(trap "" TERM; exec sleep 60) & until grep -q sleep /proc/$!/comm; do :; done; exit 0'
+  const began = Date.now()
+  t.like((await bash(deaf, { backgroundGrace: 600 })).report, { outcome: 'ended', leftoverCount: 1 })
+  t.true(Date.now() - began >= 600)
+  t.like((await bash('sleep 60 & exit 0', { backgroundGrace: FOREVER })).report, { outcome: 'ended' })
+})
+
+test('C90 background keep sends nothing, and waits for nothing', async (t) => {
+  const child = spawn('bash', ['-c', `(${SPINS}) & echo $!; exit 0`], {
+    env,
+    background: 'keep',
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const pid = Number(await linesOf(child.stdout).next())
+  await until(() => child.exitCode !== null, 'the exit')
+  await setTimeout(300)
+  t.like(stat(pid), { state: 'R' })
+  t.like(await child.end({ grace: 0 }), { outcome: 'ended', reason: 'end' })
+})
+
+test('C90 holdfast run does the same', (t) => {
+  const cli = new URL('../dist/cli.js', import.meta.url).pathname
+  const file = join(folder(t), 'log')
+  const args = ['run', '--', 'bash', '-c', `exec > >(tee ${file}) 2>&1; seq 1 2000; echo LAST`]
+  for (let round = 0; round < 5; round++) {
+    const text = execFileSync(process.execPath, [cli, ...args], { env, encoding: 'utf8' })
+    t.true(text.endsWith('2000\nLAST\n'))
+    t.is(readFileSync(file, 'utf8'), text)
+  }
+})
