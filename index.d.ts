@@ -442,8 +442,8 @@ export declare class HoldfastError extends Error {
  * A process of its own, the guard, watches from outside the group; it holds none of the child's pipes. It ends what is
  * in the group, and what hangs on it by an unbroken chain of parents:
  * - on end() and on dispose, and when `signal` is aborted: by `signal`, `grace` and SIGKILL;
- * - when the child exits, by whatever means: at once by SIGKILL, also while this process's event loop is blocked. With
- *   background 'keep' what is left runs on, contained;
+ * - when the child exits, by whatever means, also while this process's event loop is blocked: what is left may go on
+ *   working for 100 ms at most, then SIGTERM, 400 ms, SIGKILL. With background 'keep' it runs on, contained;
  * - when this process dies by whatever means, SIGKILL included, and when the worker thread that called guard() ends: by
  *   SIGTERM, 2 s, SIGKILL.
  * Not seen, and left alone: an orphan that left the group (a daemon by `setsid` or double fork).

@@ -1,10 +1,11 @@
 // What becomes of what a command leaves at its own exit: first nothing, while it is at work; then the ladder.
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn as plainSpawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import test from 'ava'
-import { notices, run, spawn } from '../dist/index.js'
+import { guard, notices, run, spawn } from '../dist/index.js'
 import { isAlive, noneMarked, stat, until } from './support/facts.mjs'
 import { compiled } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
@@ -264,4 +265,34 @@ test('C90 holdfast run does the same', (t) => {
     t.true(text.endsWith('2000\nLAST\n'))
     t.is(readFileSync(file, 'utf8'), text)
   }
+})
+
+// ---- a group that is guarded
+/** What `script` leaves when its shell exits, and the report of that group's end. */
+async function guarded(script) {
+  const child = plainSpawn('bash', ['-c', `${script}\necho up; read -r _; exit 3`], {
+    env,
+    detached: true,
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  const group = await guard(child)
+  await once(child.stdout, 'data')
+  child.stdin.end('\n')
+  return group.ended
+}
+
+test('C89 C90 guard(): what the leader leaves may finish, then it gets SIGTERM, then SIGKILL', async (t) => {
+  const file = join(folder(t), 'said')
+  const worked = await guarded(`${WORKS} > ${file} &`)
+  t.like(worked, { outcome: 'ended', by: 'guard', reason: 'exit', leftoverCount: 0 })
+  t.is(readFileSync(file, 'utf8'), 'worked\n')
+  const tidied = await guarded(
+    `bash -c '${TIDIES}' > ${file} 2> ${file}.up & until [ -s ${file}.up ]; do sleep 0.01; done`,
+  )
+  t.like(tidied, { outcome: 'ended', by: 'guard', reason: 'exit' })
+  t.is(readFileSync(file, 'utf8'), 'tidied\n')
+  const deaf = await guarded('(trap "" TERM; exec sleep 60) & until grep -q sleep /proc/$!/comm; do :; done')
+  t.like(deaf, { outcome: 'ended', by: 'guard', reason: 'exit', leftoverCount: 1 })
+  const spins = await guarded(`(${SPINS}) &`)
+  t.like(spins, { outcome: 'ended', by: 'guard', reason: 'exit', leftoverCount: 1 })
 })

@@ -387,7 +387,9 @@ test('C32 pkill in a guarded group: the guard does not match', async (t) => {
       child.stdin.write('\\n')
       return group.ended
     `)
-    t.like(report, { outcome: 'ended', by: 'guard', reason: 'exit', leftoverCount: 1 }, pkill)
+    t.like(report, { outcome: 'ended', by: 'guard', reason: 'exit' }, pkill)
+    // pkill itself, unless it has ended by then.
+    t.true(report.leftoverCount <= 1)
   }
   const [lost] = await host.do(`
     const { child, group, guardian } = await lead('pkill -KILL node; echo "$?"; read _')

@@ -16,6 +16,7 @@ const GROUPS = {
   start: { file: 'start.mjs' },
   'start-1gb': { file: 'start.mjs', ballast: 1e9 },
   sequence: { file: 'sequence.mjs' },
+  leftover: { file: 'leftover.mjs' },
   parallel: { file: 'parallel.mjs' },
   tree: { file: 'tree.mjs', c: true },
   memory: { file: 'memory.mjs', c: true },

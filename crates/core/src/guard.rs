@@ -21,7 +21,8 @@ use rustix::event::{PollFd, PollFlags};
 use crate::arguments::{number_after, number_from};
 use crate::brood::BUDGET;
 use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, Tracked, await_one};
-use crate::runner::say;
+use crate::runner::{BACKGROUND_GRACE, SETTLE, say};
+use crate::settle::{Settled, Settling};
 use crate::socket;
 use crate::stops::stop;
 use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, Standing};
@@ -147,6 +148,7 @@ pub fn guard(args: &[OsString]) -> ExitCode {
         leader,
         parent,
         sweep: options.sweep,
+        settling: None,
         grace: options.grace,
         inbox: Vec::new(),
         host_gone: false,
@@ -256,6 +258,7 @@ struct Guard {
     leader: Option<Handle>,
     parent: Option<Parent>,
     sweep: bool,
+    settling: Option<Settling>,
     grace: Duration,
     inbox: Vec<u8>,
     host_gone: bool,
@@ -280,15 +283,47 @@ impl Guard {
             if self.leader.as_ref().is_some_and(Handle::has_ended) {
                 self.leader = None;
             }
-            if self.leader.is_none() && (self.sweep || self.has_ended()) {
-                return Some(Ladder { reason: Reason::Exit, signal: libc::SIGKILL, grace: Duration::ZERO });
+            let mut look = None;
+            if self.leader.is_none() {
+                if self.has_ended() {
+                    return Some(Ladder {
+                        reason: Reason::Exit,
+                        signal: libc::SIGKILL,
+                        grace: Duration::ZERO,
+                    });
+                }
+                if self.sweep {
+                    match self.settle() {
+                        Some(next) => look = Some(next),
+                        None => {
+                            let grace = Duration::from_millis(BACKGROUND_GRACE);
+                            return Some(Ladder { reason: Reason::Exit, signal: libc::SIGTERM, grace });
+                        }
+                    }
+                }
             }
             let members = self.leader.is_none().then(|| self.group.handles()).into_iter().flatten();
-            self.await_event(self.leader.iter().chain(members), None);
+            self.await_event(self.leader.iter().chain(members), look);
             if let Hold::Members(_) = self.group.hold() {
                 self.group.look();
             }
         }
+    }
+
+    /// The leader has exited by itself: what it left may finish what it is at. When to look again, if it is at work.
+    fn settle(&mut self) -> Option<Instant> {
+        let begin = || {
+            let now = Instant::now();
+            Settling::begin(now, now + Duration::from_millis(SETTLE), Vec::new())
+        };
+        let mut settling = self.settling.take().unwrap_or_else(begin);
+        let settled = settling.look(|| {
+            self.group.look();
+            self.group.pids().collect()
+        });
+        let next = settling.next_time();
+        self.settling = Some(settling);
+        (settled == Settled::NotYet).then_some(next)
     }
 
     /// Whether nothing of the group lives: seen twice, as at every end.
