@@ -122,7 +122,8 @@ export interface CallOptions {
   killSignal?: NodeJS.Signals | number | undefined
   /**
    * Time in whole milliseconds from `killSignal` to SIGKILL on timeout, abort, end() and host death.
-   * Default 2000; 0 goes to SIGKILL at once.
+   * Default 2000; 0 goes to SIGKILL at once, but for set-uid programs (sudo) where the host is not root: these always have
+   * the first signal and 500 ms, since SIGKILL would leave what they have started as another user.
    */
   grace?: number | undefined
   /**

@@ -2,10 +2,9 @@
 // reaped by others, and thousands that die at once.
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, chownSync, copyFileSync } from 'node:fs'
-import { join } from 'node:path'
 import test from 'ava'
 import { endAll, spawn } from '../dist/index.js'
+import { hostOfAnother as startHostOfAnother } from './support/another-user.mjs'
 import { keeperOf, killStarted, run as runOnCommandLine } from './support/command-line.mjs'
 import {
   childrenOf,
@@ -19,9 +18,8 @@ import {
   stat,
   until,
 } from './support/facts.mjs'
-import { compiled } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
-import { folder, has, suite } from './support/suite.mjs'
+import { has, suite } from './support/suite.mjs'
 
 const { mark, env } = suite(test)
 test.afterEach.always('command lines of a test that failed', killStarted)
@@ -118,35 +116,8 @@ test('C80 members of a nested pid namespace are counted among the leftovers', as
 })
 
 // ---- who refuses
-const NOT_ROOT = process.getuid() === 0 ? '' : 'a set-uid program can be made by root only'
-const USER = 65534
-
 /** A host that is not root, and a program that it can start and cannot signal. `undefined`: skipped. */
-function hostOfAnother(t, body) {
-  if (!has(t, NOT_ROOT)) return undefined
-  const path = compiled(t, 'refuses')
-  if (path === undefined) return undefined
-  const place = folder(t)
-  chmodSync(place, 0o755)
-  const program = join(place, 'refuses')
-  copyFileSync(path, program)
-  chownSync(program, 0, 0)
-  chmodSync(program, 0o4755)
-  const host = startHost(
-    `process.setgroups([]); process.setgid(${USER}); process.setuid(${USER}); process.chdir('/')
-     const { once } = require('node:events')
-     const program = ${JSON.stringify(program)}
-     const started = async (script) => {
-       const child = spawn('bash', ['-c', script, program], { stdio: ['pipe', 'ignore', 'pipe'] })
-       await once(child.stderr, 'data')
-       return child
-     }
-     ${body}`,
-    { env },
-  )
-  t.teardown(() => host.kill())
-  return host
-}
+const hostOfAnother = (t, body) => startHostOfAnother(t, 'refuses', body, { env })
 
 test('C80 a first process that refuses SIGKILL is named as a survivor', async (t) => {
   const host = hostOfAnother(

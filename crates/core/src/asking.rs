@@ -61,16 +61,17 @@ impl Asking {
         (!self.left.is_empty()).then_some(self.next)
     }
 
-    /// Asks those whose time has come.
-    pub fn advance(&mut self) {
+    /// Asks those whose time has come. Whether there were any.
+    pub fn advance(&mut self) -> bool {
         let now = Instant::now();
         if now < self.next {
-            return;
+            return false;
         }
         self.next = now + PAUSE;
         let is_over = now >= self.until;
         let is_moment = self.moment.take_if(|moment| now >= *moment).is_some();
         let signal = self.signal;
+        let mut has_asked = false;
         self.left.retain(|Left { pid, handle, above, work }| {
             if handle.has_ended() {
                 return false;
@@ -79,9 +80,11 @@ impl Asking {
             let is_due = is_over || above.has_ended() || is_moment && has_not_run();
             if is_due {
                 let _ = handle.signal(signal);
+                has_asked = true;
             }
             !is_due
         });
+        has_asked
     }
 }
 

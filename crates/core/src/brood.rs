@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 
 use holdfast_wire::{By, EndFacts, Exit, MAX_NAMED, Mechanism, Outcome, ProcessInfo, Reason, Usage};
 
-use crate::group::{REFUSAL_GRACE, hold_listed};
-use crate::sys::{self, ChildrenFile, Delivery, Group, Handle, Kill, Look, Pid};
+use crate::group::hold_listed;
+use crate::set_uid::{REFUSAL_GRACE, SetUid};
+use crate::sys::{self, ChildrenFile, Delivery, Family, Group, Handle, Kill, LimitedUser, Listed, Look, Pid};
 
 /// From the first SIGKILL until survivors are reported.
 pub const BUDGET: Duration = Duration::from_secs(5);
@@ -48,6 +49,8 @@ pub struct Brood {
     pub listed: Vec<Pid>,
     /// Unreaped children that can be no other brood's: for a spawn helper.
     pub certain: BTreeSet<Pid>,
+    /// When the ladder's first signal was sent to all, if it was.
+    pub first_signal: Option<Instant>,
     /// Whether what is reaped counts as left over.
     pub recording: bool,
     /// Left over, the first [`MAX_NAMED`].
@@ -144,22 +147,40 @@ impl Brood {
         (found.new, held)
     }
 
-    /// Holds everything below these children that is outside the group, if there is little below them. `None`: there is
-    /// more.
-    fn hold_few(&mut self, children: &[Pid], group: Option<&Group>) -> Option<BTreeMap<Pid, Handle>> {
-        if children.len() > SMALL_FAMILY {
-            return None;
-        }
-        let live: Vec<Pid> = children.iter().copied().filter(|&pid| sys::look(pid) == Look::Live).collect();
-        let listed = sys::few_descendants(&live, SMALL_FAMILY)?;
-        Some(self.hold(&listed, group).1)
+    /// Holds everything below these children that is outside the group. `None`: not all of it was listed.
+    fn hold_few(&mut self, listed: &Listed, group: Option<&Group>) -> Option<BTreeMap<Pid, Handle>> {
+        listed.is_complete.then(|| self.hold(listed, group).1)
+    }
+
+    /// Set-uid programs in the group, among these processes below it and its children.
+    fn shared_members(
+        &self,
+        user: &LimitedUser,
+        group: &Group,
+        children: &[Pid],
+        listed: &Listed,
+    ) -> Vec<(Pid, Handle)> {
+        let is_member = |&pid: &Pid| sys::group_of(pid) == Some(group.id());
+        let members: Vec<Pid> = match self.first {
+            Some(first) if !listed.is_complete => sys::found_members(group.id(), first),
+            _ => {
+                children.iter().copied().chain(listed.iter().map(|&(pid, _)| pid)).filter(is_member).collect()
+            }
+        };
+        let shared = members.into_iter().filter(|&pid| user.shares(pid, None));
+        let held = shared.filter_map(|pid| Some((pid, Handle::open(pid).ok()?)));
+        // Still a member once it is held: so it is that process.
+        held.filter(|(pid, _)| is_member(pid)).collect()
     }
 
     /// Signals everything once: the group by its pin, the rest one by one, and wakes whoever is stopped, so that it can
     /// take the signal. The deeper ones first: they must be where they were found, and whoever has lost its parent to
     /// the signal is not.
+    ///
+    /// SIGKILL is kept from set-uid programs outside the group: the killing that follows asks them first.
     pub fn signal_all(&mut self, group: Option<&Group>, signal: i32) {
-        self.signal_others(group, signal, |_| false);
+        let user = if signal == libc::SIGKILL { LimitedUser::now() } else { None };
+        self.signal_others(group, signal, |pid| user.as_ref().is_some_and(|user| user.shares(pid, None)));
     }
 
     /// The same, but what has received the signal already is only woken.
@@ -352,6 +373,21 @@ pub struct Killing {
     denied: Vec<Pid>,
     /// See CALM_GENERATIONS.
     storm: bool,
+    /// Whom to ask first, if that is anybody.
+    set_uid: Option<SetUid>,
+    /// Children that were left alone in the last pass, since they were asked.
+    spared: Vec<Pid>,
+    /// The group was sent SIGKILL as a whole.
+    group_has_it: bool,
+}
+
+/// Everything below these children, if it is little.
+fn list_few(children: &[Pid]) -> Listed {
+    if children.len() > SMALL_FAMILY {
+        return Listed::default();
+    }
+    let live: Vec<Pid> = children.iter().copied().filter(|&pid| sys::look(pid) == Look::Live).collect();
+    sys::few_descendants(&live, SMALL_FAMILY)
 }
 
 /// A process below a child of ours.
@@ -401,6 +437,9 @@ impl Killing {
             last_success: None,
             denied: Vec::new(),
             storm: false,
+            set_uid: None,
+            spared: Vec::new(),
+            group_has_it: false,
         }
     }
 
@@ -422,7 +461,8 @@ impl Killing {
         loop {
             if self.is_awaiting(brood) && (passed || self.last_pass.elapsed() < self.pause) {
                 // What has died may have left us children, or hold up others until it is reaped.
-                self.look_again = (self.storm || !passed).then_some(self.last_pass + self.pause);
+                let again = (self.storm || !passed).then_some(self.last_pass + self.pause);
+                self.look_again = again.into_iter().chain(self.asked_until()).min();
                 return self.waiting();
             }
             // One pass at each call even then: survivors are reported at the deadline, and pursued after it.
@@ -434,6 +474,12 @@ impl Killing {
             if !self.awaited.is_empty() {
                 continue;
             }
+            if let Some(until) = self.asked_until() {
+                // Who was asked may wait for the dead.
+                self.calm_down(brood);
+                self.look_again = Some(until);
+                return self.waiting();
+            }
             if !self.denied.is_empty() {
                 return self.refused(brood, group);
             }
@@ -444,6 +490,11 @@ impl Killing {
             // A live child that the table does not show.
             by_number = listed == 0 && brood.live(false).is_empty();
         }
+    }
+
+    /// When to look at those again who were asked and are left alone.
+    fn asked_until(&self) -> Option<Instant> {
+        self.set_uid.as_ref().filter(|set_uid| set_uid.is_waiting()).map(|set_uid| set_uid.awaited().1)
     }
 
     /// Before the deadline, or as long as what accepted SIGKILL only waits for a processor.
@@ -465,11 +516,14 @@ impl Killing {
     /// gone, gets the time for that.
     fn refused(&mut self, brood: &mut Brood, group: Option<&Group>) -> Progress {
         let (_, held) = brood.hold(&sys::descendants(&self.denied), group);
-        // A zombie accepts it for ever.
-        let accepts = |handle: &&Handle| !handle.has_ended() && handle.signal(libc::SIGKILL).is_ok();
-        let accepted = held.values().filter(accepts).count();
+        let mut is_accepted = false;
+        for (&pid, handle) in &held {
+            // A zombie accepts it for ever.
+            is_accepted |=
+                self.spares(pid, handle) || !handle.has_ended() && handle.signal(libc::SIGKILL).is_ok();
+        }
         let now = Instant::now();
-        if accepted > 0 {
+        if is_accepted {
             self.last_success = Some(now);
         }
         let has_grace = self.last_success.is_some_and(|last| now < last + REFUSAL_GRACE);
@@ -503,22 +557,54 @@ impl Killing {
     fn pass(&mut self, brood: &mut Brood, group: Option<&Group>, by_number: bool) -> usize {
         let began = Instant::now();
         let is_first = std::mem::take(&mut self.is_first_pass);
+        if self.set_uid.as_mut().is_some_and(SetUid::take_ended) {
+            self.last_success = Some(began);
+        }
+        // A group's end asks by itself.
+        if is_first && !brood.only_group {
+            self.set_uid = SetUid::begin(brood.first_signal);
+        }
         let children = brood.found(by_number);
         brood.listed.clone_from(&children);
         // Before anything is signalled: chains of parents hold until then. Not in a storm, which leaves no time for it.
         let is_early = self.generations <= CALM_GENERATIONS;
-        let few = if is_early { brood.hold_few(&children, group) } else { None };
+        let below = if is_early { list_few(&children) } else { Listed::default() };
+        let shared = match (&self.set_uid, group) {
+            (Some(set_uid), Some(group)) if is_first => {
+                brood.shared_members(&set_uid.user, group, &children, &below)
+            }
+            _ => Vec::new(),
+        };
+        // A signal to the whole group would hit whoever is to be asked first.
+        let is_waiting_in =
+            |group: &&Group| self.set_uid.as_ref().is_some_and(|set_uid| set_uid.is_waiting_in(group));
+        let is_split = !shared.is_empty() || !self.group_has_it && group.as_ref().is_some_and(is_waiting_in);
+        let group = group.filter(|_| !is_split);
+        let few = brood.hold_few(&below, group);
+        for (pid, handle) in shared {
+            self.spares(pid, &handle);
+        }
         // Once: what forks in a group that is sent SIGKILL has the signal before the child exists.
         if let Some(group) = group
-            && (is_first || brood.only_group)
+            && (!std::mem::replace(&mut self.group_has_it, true) || brood.only_group)
         {
             group.signal(libc::SIGKILL);
         }
         let (mut listed, mut new) = (0, 0);
         self.denied.clear();
         self.awaited.clear();
+        self.spared.clear();
         for pid in children {
             if self.dead.contains(&pid) {
+                continue;
+            }
+            if let Some(set_uid) = &mut self.set_uid
+                && !self.hit.contains(&pid)
+                && sys::look(pid) == Look::Live
+                && set_uid.spares_child(pid)
+            {
+                self.spared.push(pid);
+                listed += 1;
                 continue;
             }
             match sys::kill_child(pid, libc::SIGKILL) {
@@ -584,10 +670,10 @@ impl Killing {
     }
 
     /// Returns how many of them had not been sent SIGKILL before.
-    fn kill_held(&mut self, held: BTreeMap<Pid, Handle>) -> usize {
+    fn kill_held(&mut self, held: impl IntoIterator<Item = (Pid, Handle)>) -> usize {
         let mut new = 0;
         for (pid, handle) in held {
-            if handle.signal(libc::SIGKILL).is_ok() && self.hit.insert(pid) {
+            if !self.spares(pid, &handle) && handle.signal(libc::SIGKILL).is_ok() && self.hit.insert(pid) {
                 new += 1;
                 self.storm = true;
             }
@@ -595,14 +681,20 @@ impl Killing {
         new
     }
 
+    fn spares(&mut self, pid: Pid, handle: &Handle) -> bool {
+        self.set_uid.as_mut().is_some_and(|set_uid| set_uid.spares(pid, handle))
+    }
+
     /// Signals deeper ones, each as soon as it is found: what forks without pause leaves us little time.
     fn descend(&mut self, brood: &Brood, group: Option<&Group>, is_first: bool) {
-        let roots = self.awaited.iter().chain(&self.denied).chain(&self.dead);
+        let roots = self.awaited.iter().chain(&self.denied).chain(&self.spared).chain(&self.dead);
+        let user = self.set_uid.as_ref().map(|set_uid| &set_uid.user);
         if let Some(first) = brood.first
-            && let Some(signalled) = sys::kill_family(roots.copied(), first, group)
+            && let Some(Family { signalled, shared }) = sys::kill_family(roots.copied(), first, group, user)
         {
             self.storm |= !signalled.is_empty();
             self.hit.extend(signalled);
+            self.kill_held(shared);
             return;
         }
         if is_first {
@@ -611,7 +703,8 @@ impl Killing {
         // Through the process table, which is slower: not for long, and on from where it stopped, since what was
         // signalled may take its time to die.
         if self.below.is_empty() {
-            let parents: Vec<Pid> = self.awaited.iter().chain(&self.denied).copied().collect();
+            let parents: Vec<Pid> =
+                self.awaited.iter().chain(&self.denied).chain(&self.spared).copied().collect();
             let found = sys::below(&parents, false);
             self.below = found.into_iter().map(|(pid, parent)| Deeper { pid, parent, held: None }).collect();
         }
@@ -627,8 +720,11 @@ impl Killing {
             }
             // Its children first: once it is gone they are elsewhere.
             let children = sys::below(&[pid], false);
-            if handle.signal(libc::SIGKILL).is_ok() {
-                self.hit.insert(pid);
+            let is_spared = self.spares(pid, &handle);
+            if is_spared || handle.signal(libc::SIGKILL).is_ok() {
+                if !is_spared {
+                    self.hit.insert(pid);
+                }
                 let handle = Rc::new(handle);
                 let deeper = |(pid, parent)| Deeper { pid, parent, held: Some(Rc::clone(&handle)) };
                 self.below.extend(children.into_iter().map(deeper));

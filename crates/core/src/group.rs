@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use holdfast_wire::ProcessInfo;
 use rustix::event::{PollFd, PollFlags};
 
+use crate::set_uid::{REFUSAL_GRACE, SetUid};
 use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid, Turn};
 
 /// Polling interval for handles without a pidfd.
@@ -21,9 +22,6 @@ pub const AGAIN: Duration = Duration::from_millis(50);
 const MOST_LOOKS: u32 = 64;
 /// The same before the first signal, when nothing is stopped yet.
 const MOST_LOOKS_BEFORE: u32 = 4;
-/// How long a process that refuses signals may take to exit by itself after the last success, as sudo(8) does when its
-/// command or its terminal is gone.
-pub const REFUSAL_GRACE: Duration = Duration::from_millis(500);
 /// Descriptors that are left for reading the process table.
 const RESERVE: u64 = 4;
 
@@ -201,6 +199,8 @@ pub struct Tracked {
     killed: BTreeSet<Pid>,
     /// Since the end began something may have been there that was not found, or could not be held.
     missed: bool,
+    /// Whoever is asked first was asked.
+    has_asked: bool,
 }
 
 impl Tracked {
@@ -208,7 +208,7 @@ impl Tracked {
     pub fn new(hold: Hold) -> Tracked {
         let (members, left) = (BTreeMap::new(), BTreeMap::new());
         let (at_begin, killed) = (BTreeMap::new(), BTreeSet::new());
-        Tracked { hold, members, left, at_begin, killed, missed: false }
+        Tracked { hold, members, left, at_begin, killed, missed: false, has_asked: false }
     }
 
     /// How the group is held.
@@ -317,10 +317,16 @@ impl Tracked {
         moved.chain(self.left.values())
     }
 
-    /// SIGKILL to all that is found, until none of it lives.
+    /// SIGKILL to all that is found, until none of it lives. `first_signal`: when the ladder's first one was sent to all,
+    /// if it was.
     ///
     /// First all are stopped, so that nothing forks or changes hands while it is looked for.
-    pub fn end(&mut self, deadline: Instant) -> GroupEnd {
+    pub fn end(&mut self, deadline: Instant, first_signal: Option<Instant>) -> GroupEnd {
+        if !std::mem::replace(&mut self.has_asked, true)
+            && let Some(set_uid) = SetUid::begin(first_signal)
+        {
+            self.ask_first(set_uid);
+        }
         let mut sent = self.stop(deadline);
         let mut seen_empty = 0;
         let mut refusal_until = Instant::now() + REFUSAL_GRACE;
@@ -368,6 +374,30 @@ impl Tracked {
                 Live::Unknown if sent => return GroupEnd::Unconfirmed,
                 Live::Unknown => return GroupEnd::Refused,
             }
+        }
+    }
+
+    /// Asks those who run with another's identity, and waits for them a moment, while the others are stopped.
+    fn ask_first(&mut self, mut set_uid: SetUid) {
+        self.look();
+        let is_shared = |(pid, handle): (Pid, &Handle)| set_uid.user.shares(pid, Some(handle));
+        if !self.pids().zip(self.handles()).any(is_shared) {
+            return;
+        }
+        for look in 1.. {
+            // Each by itself: a signal to the group would stop these, too.
+            for (pid, handle) in self.pids().zip(self.handles()) {
+                if !set_uid.spares(pid, handle) {
+                    let _ = handle.signal(libc::SIGSTOP);
+                }
+            }
+            if self.find(|_| ()).1 == 0 || look == MOST_LOOKS {
+                break;
+            }
+        }
+        while set_uid.is_waiting() {
+            let (pidfds, until) = set_uid.awaited();
+            await_one(&pidfds, Some(until));
         }
     }
 

@@ -346,12 +346,14 @@ impl Guard {
         // Before anything is signalled: what is found from here on is lost with us.
         tell("ending\n");
         self.group.begin();
-        if !ladder.grace.is_zero() && ladder.signal != libc::SIGKILL {
+        let asks_all = !ladder.grace.is_zero() && ladder.signal != libc::SIGKILL;
+        let first_signal = asks_all.then(Instant::now);
+        if asks_all {
             self.ask_to_end(ladder.signal, Instant::now() + ladder.grace);
         }
         stop("guard-ends");
         let since = Instant::now();
-        let outcome = self.group.end(since + BUDGET);
+        let outcome = self.group.end(since + BUDGET, first_signal);
         let proof = since.elapsed().as_micros();
         let (word, survivors, status) = match outcome {
             GroupEnd::Ended => ("ended", Vec::new(), ENDED),

@@ -699,6 +699,7 @@ impl Call {
             }
             Stage::killing()
         } else {
+            self.brood.first_signal = Some(Instant::now());
             // A starter passes on what it is sent: from both of us it would come twice, and to many programs a second one
             // means "at once".
             let has_starter = self.has_starter && !self.exited;
@@ -733,7 +734,9 @@ impl Call {
             return over.then(|| facts(brood, mechanism, Outcome::Ended, Reason::Exit, 0));
         };
         if let Stage::Grace(until) = *stage {
-            self.asking.iter_mut().for_each(|asking| asking.advance());
+            if self.asking.iter_mut().any(|asking| asking.advance()) {
+                brood.first_signal = Some(Instant::now());
+            }
             // Some wait for that before they end, as the first process of a pid namespace for its members.
             if brood.reap_adopted() || brood.is_settled() {
                 *stage = Stage::Settled;
@@ -741,6 +744,10 @@ impl Call {
             {
                 return None;
             } else {
+                // A shortened grace: not all were asked.
+                if self.asking.as_ref().is_some_and(|asking| asking.next_time().is_some()) {
+                    brood.first_signal = None;
+                }
                 *stage = Stage::killing();
                 if self.has_starter {
                     // The deepest first: a starter's keeper that outlives it begins a ladder of its own.
@@ -761,7 +768,7 @@ impl Call {
         let group_end = match self.group {
             Some(group) if brood.only_group => {
                 let tracked = self.tracked.get_or_insert_with(|| Box::new(Tracked::new(Hold::Pin(group))));
-                tracked.end(killing.deadline())
+                tracked.end(killing.deadline(), brood.first_signal)
             }
             _ => GroupEnd::Unconfirmed,
         };

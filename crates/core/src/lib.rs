@@ -20,6 +20,7 @@ pub mod keeper;
 pub mod modes;
 pub mod run;
 pub mod runner;
+pub mod set_uid;
 pub mod settle;
 pub mod socket;
 pub mod spawn_helper;

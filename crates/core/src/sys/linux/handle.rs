@@ -44,6 +44,11 @@ impl Handle {
         }
     }
 
+    /// Of a pidfd.
+    pub(super) fn from_pidfd(fd: OwnedFd) -> Handle {
+        Handle { fd, is_folder: false }
+    }
+
     /// Of a descriptor that somebody gave us.
     pub fn from_descriptor(fd: OwnedFd) -> Handle {
         let status = rustix::fs::fstat(&fd).map(|status| rustix::fs::FileType::from_raw_mode(status.st_mode));

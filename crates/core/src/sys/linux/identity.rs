@@ -22,16 +22,21 @@ pub struct Identity {
 impl Identity {
     /// Of the calling thread.
     pub fn now() -> Identity {
-        let mut uids = [0; 3];
         let mut gids = [0; 3];
-        let [real, effective, saved] = &mut uids;
-        // SAFETY: three valid pointers to uid_t.
-        unsafe { libc::getresuid(real, effective, saved) };
         let [real, effective, saved] = &mut gids;
         // SAFETY: three valid pointers to gid_t.
         unsafe { libc::getresgid(real, effective, saved) };
-        Identity { uids, gids, groups: rustix::process::getgroups().unwrap_or_default() }
+        Identity { uids: own_uids(), gids, groups: rustix::process::getgroups().unwrap_or_default() }
     }
+}
+
+/// Real, effective and saved user id of the calling thread.
+pub(super) fn own_uids() -> [u32; 3] {
+    let mut uids = [0; 3];
+    let [real, effective, saved] = &mut uids;
+    // SAFETY: three valid pointers to uid_t.
+    unsafe { libc::getresuid(real, effective, saved) };
+    uids
 }
 
 /// What a child would inherit, read anew for every call.

@@ -12,6 +12,7 @@ mod shared;
 mod start;
 mod table;
 mod terminal;
+mod user;
 mod work;
 
 pub use handle::{Handle, LedGroup};
@@ -25,9 +26,10 @@ pub use mode::{
 };
 pub use own::{open_own_directory, open_own_program};
 pub use process::{
-    Delivery, Group, Kill, Look, Parent, Pid, Reaped, await_end, continued, exists, give_group, group_of,
-    handle_of_descendant, inspect, is_in_our_session, kill_child, kill_family, look, look_behind, peek_any,
-    pidfd_of_child, pidfd_of_parent, reap, reap_any, reap_behind, session_of, stopped, take_any_stop,
+    Delivery, Family, Group, Kill, Look, Parent, Pid, Reaped, await_end, continued, exists, give_group,
+    group_of, handle_of_descendant, inspect, is_in_our_session, kill_child, kill_family, look, look_behind,
+    peek_any, pidfd_of_child, pidfd_of_parent, reap, reap_any, reap_behind, session_of, stopped,
+    take_any_stop,
 };
 pub use shared::SharedNumbers;
 pub use start::{
@@ -35,10 +37,11 @@ pub use start::{
 };
 pub use table::{
     ChildrenFile, Listed, LiveMembers, Turn, below, children_by_number, descendants, few_descendants,
-    is_alive, is_runnable, live_members, own_children, shown,
+    found_members, is_alive, is_runnable, live_members, own_children, shown,
 };
 pub use terminal::{
     Terminal, TerminalGroup, await_writable, inherited_stream, is_ignored, leads_session, leave_session,
     let_go_of_stderr, let_go_of_stdio, open_descriptors, own_group, stand_apart, stop_ourselves, write_out,
 };
+pub use user::LimitedUser;
 pub use work::{PipeView, Work, handles, is_writing_to, work_of};

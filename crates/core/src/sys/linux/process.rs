@@ -20,6 +20,7 @@ use rustix::process::PidfdFlags;
 use super::handle::Handle;
 use super::table;
 use super::terminal::own_group;
+use super::user::LimitedUser;
 
 /// A process id that can name a process other than init: never 1, 0 or negative, so that no signal sent to it
 /// can turn into a broadcast.
@@ -347,25 +348,35 @@ impl Tie {
     }
 }
 
+/// What [`kill_family`] has found.
+#[derive(Default)]
+pub struct Family {
+    /// Sent SIGKILL.
+    pub signalled: Vec<Pid>,
+    /// Left alone: set-uid programs.
+    pub shared: Vec<(Pid, Handle)>,
+}
+
 /// Sends SIGKILL to everything below `children` that is not in the group, by a look at every number given out since
-/// `first`, which is about a tenth of what the process table costs for each.
+/// `first`, which is about a tenth of what the process table costs for each. What is not this `user`'s alone is left to
+/// the caller.
 ///
 /// A number is signalled through a pidfd of which the kernel says that its parent has a number of the family, and only
 /// if that number then still stands for the one that was taken into the family. Parents mostly have the lower number;
-/// whoever is missed is found later. Returns those that were signalled; None where the kernel does not tell, or there are
-/// too many numbers.
+/// whoever is missed is found later. None where the kernel does not tell, or there are too many numbers.
 pub fn kill_family(
     children: impl Iterator<Item = Pid>,
     first: Pid,
     group: Option<&Group>,
-) -> Option<Vec<Pid>> {
+    user: Option<&LimitedUser>,
+) -> Option<Family> {
     const MOST: i32 = 8_192;
     let last = table::last_number()?;
     if !(0..MOST).contains(&(last.raw() - first.raw())) {
         return None;
     }
     let mut family: HashMap<Pid, Tie> = children.map(|pid| (pid, Tie::Child)).collect();
-    let mut signalled = Vec::new();
+    let mut found = Family::default();
     for pid in (first.raw()..=last.raw()).filter_map(Pid::new) {
         let Some(in_group) = group_of(pid) else { continue };
         if family.contains_key(&pid) {
@@ -377,41 +388,65 @@ pub fn kill_family(
         }
         let fd = match rustix::process::pidfd_open(pid.rustix()?, PidfdFlags::empty()) {
             Ok(fd) => fd,
-            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => return Some(signalled),
+            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => return Some(found),
             Err(_) => continue,
         };
-        let Some((own, parent)) = info(&fd) else {
+        let Some(told) = ask(&fd) else {
             // It has died in between, or the kernel does not know the question.
             if io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
                 continue;
             }
             return None;
         };
+        let (own, parent) = numbers_in(&told);
         let tie = Pid::new(parent).and_then(|parent| Some((parent, family.get(&parent)?)));
         if own == pid.0
             && let Some((parent, tie)) = tie
             && tie.holds(parent, group)
         {
-            let sent = rustix::process::pidfd_send_signal(fd.as_fd(), rustix::process::Signal::KILL);
-            if sent.is_ok() {
-                signalled.push(pid);
+            if user.is_some_and(|user| uids_in(&told).is_some_and(|uids| user.is_shared(uids))) {
+                found.shared.extend(fd.try_clone().map(|fd| (pid, Handle::from_pidfd(fd))));
+            } else if rustix::process::pidfd_send_signal(fd.as_fd(), rustix::process::Signal::KILL).is_ok() {
+                found.signalled.push(pid);
             }
             family.insert(pid, Tie::Below(fd));
         }
     }
-    Some(signalled)
+    Some(found)
 }
 
-/// Number and parent of the process behind a pidfd, where the kernel tells (PIDFD_GET_INFO, Linux 6.13).
-pub(super) fn info(fd: impl AsFd) -> Option<(i32, i32)> {
-    // struct pidfd_info in its first size: mask, cgroup id (64 bits each), pid, tgid, ppid, and more.
+/// What the kernel tells of the process behind a pidfd (PIDFD_GET_INFO, Linux 6.13): struct pidfd_info in its first size,
+/// which is mask and cgroup id (64 bits each), pid, tgid, ppid, then real, effective and saved ids, of user and group in
+/// turn, and more.
+fn ask(fd: impl AsFd) -> Option<[u32; 16]> {
     const GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
-    const ASK_FOR_PIDS: u32 = 1;
     let mut info = [0u32; 16];
-    info[0] = ASK_FOR_PIDS;
+    info[0] = OF_PIDS | OF_IDS;
     // SAFETY: the request's number says 64 bytes, and so many are valid for writes.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), GET_INFO, info.as_mut_ptr()) };
-    (result == 0).then_some((info[5] as i32, info[6] as i32))
+    (result == 0).then_some(info)
+}
+
+/// PIDFD_INFO_PID and PIDFD_INFO_CREDS: what is asked for, and what the answer holds.
+const OF_PIDS: u32 = 1;
+const OF_IDS: u32 = 2;
+
+/// Number and parent of the process behind a pidfd, where the kernel tells.
+pub(super) fn info(fd: impl AsFd) -> Option<(i32, i32)> {
+    ask(fd).as_ref().map(numbers_in)
+}
+
+fn numbers_in(info: &[u32; 16]) -> (i32, i32) {
+    (info[5] as i32, info[6] as i32)
+}
+
+/// Real, effective and saved user id of the process behind a pidfd, where the kernel tells.
+pub(super) fn uids_behind(fd: impl AsFd) -> Option<[u32; 3]> {
+    uids_in(&ask(fd)?)
+}
+
+fn uids_in(info: &[u32; 16]) -> Option<[u32; 3]> {
+    (info[0] & OF_IDS != 0).then_some([info[7], info[9], info[11]])
 }
 
 /// A pidfd of a child that we have just started and not reaped.

@@ -138,9 +138,9 @@ pub fn descendants(roots: &[Pid]) -> Listed {
     walk(roots, 65_536)
 }
 
-/// The same, unless there are more than `most`, which it costs about as many looks to find out, or it cannot be told.
-pub fn few_descendants(roots: &[Pid], most: usize) -> Option<Listed> {
-    Some(walk(roots, most)).filter(|found| found.is_complete)
+/// The same. It is not complete where there are more than `most`, which it costs about as many looks to find out.
+pub fn few_descendants(roots: &[Pid], most: usize) -> Listed {
+    walk(roots, most)
 }
 
 /// Goes on until there are more than `most`.
@@ -352,6 +352,21 @@ fn may_see_all() -> bool {
     effective.is_some_and(|set| set >> CAP_SYS_PTRACE & 1 == 1)
 }
 
+/// The members of a group, zombies included, as far as they are found: by a look at every number given out since `first`,
+/// where there are few of them, or else by the table. The number is the caller's to hold.
+pub fn found_members(group: Pid, first: Pid) -> Vec<Pid> {
+    const MOST: i32 = 8_192;
+    let is_member = |&pid: &Pid| group_of(pid) == Some(group);
+    if let Some(last) = last_number()
+        && (0..MOST).contains(&(last.raw() - first.raw()))
+    {
+        return (first.raw()..=last.raw()).filter_map(Pid::new).filter(is_member).collect();
+    }
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter_map(Pid::new).filter(is_member).collect()
+}
+
 /// None: the table does not say.
 fn is_live_member(pid: Pid, group: Pid) -> Option<bool> {
     // getpgid(2) costs a fiftieth of the file.
@@ -486,6 +501,16 @@ mod tests {
         assert!(!turn(9_000, 50_000 + 40_000).has_not_come_around_to(pid(700), &then));
         let crowd = Turn { alive: 20_000, ..turn(1_100, 50_100) };
         assert!(!crowd.has_not_come_around_to(pid(700), &then));
+    }
+
+    #[test]
+    fn members_are_found_by_number_and_by_table() {
+        let (own, group) = (Pid::own().unwrap(), super::super::own_group().unwrap());
+        // From the first number on there may be too many to ask for.
+        for first in [own, Pid::new(2).unwrap()] {
+            assert!(found_members(group, first).contains(&own), "{first:?}");
+        }
+        assert!(!found_members(own, own).contains(&own) || group == own);
     }
 
     #[test]

@@ -1,0 +1,118 @@
+//! Set-uid programs, which are asked before they are killed.
+//!
+//! Such a program, as sudo(8), accepts our SIGKILL, and what it has started as another user refuses it. SIGKILL
+//! takes the only one that could have ended that; SIGTERM it passes on. So whoever runs with another's identity is asked
+//! first and left alone for a moment, also where the ladder gives no grace.
+//!
+//! Where we may signal everybody there is nobody to ask, and nothing of this costs anything.
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use crate::brood::BUDGET;
+use crate::sys::{self, Group, Handle, LimitedUser, Pid};
+
+/// How long whoever is asked is left alone; and how long a process that refuses signals may take to exit by itself after
+/// the last success, as sudo(8) does when its command or its terminal is gone.
+pub const REFUSAL_GRACE: Duration = Duration::from_millis(500);
+
+/// Those that are asked in one end.
+pub struct SetUid {
+    /// Us.
+    pub user: LimitedUser,
+    /// The ladder's first signal: it went to all.
+    first_signal: Option<Instant>,
+    /// Nobody is left alone after that, so that the end stays within its budget.
+    last: Instant,
+    asked: BTreeMap<Pid, Asked>,
+}
+
+struct Asked {
+    handle: Handle,
+    until: Instant,
+}
+
+impl Asked {
+    fn is_waited_for(&self) -> bool {
+        Instant::now() < self.until && !self.handle.has_ended()
+    }
+}
+
+impl SetUid {
+    /// For an end whose SIGKILLs begin now. `first_signal`: when all were sent the ladder's first one, if they were; the
+    /// moment counts from there, and nobody is asked twice. None where nobody is to be asked.
+    pub fn begin(first_signal: Option<Instant>) -> Option<SetUid> {
+        let now = Instant::now();
+        if first_signal.is_some_and(|first| now >= first + REFUSAL_GRACE) {
+            return None;
+        }
+        let last = now + BUDGET - 2 * REFUSAL_GRACE;
+        Some(SetUid { user: LimitedUser::now()?, first_signal, last, asked: BTreeMap::new() })
+    }
+
+    /// Whether this process is not to be sent SIGKILL for now. Whoever is found for the first time is asked.
+    pub fn spares(&mut self, pid: Pid, handle: &Handle) -> bool {
+        self.known(pid).unwrap_or_else(|| self.user.shares(pid, Some(handle)) && self.ask(pid, handle))
+    }
+
+    /// The same for a child of ours.
+    pub fn spares_child(&mut self, pid: Pid) -> bool {
+        self.known(pid).unwrap_or_else(|| {
+            self.user.shares(pid, None) && Handle::open(pid).is_ok_and(|handle| self.ask(pid, &handle))
+        })
+    }
+
+    fn known(&self, pid: Pid) -> Option<bool> {
+        let asked = self.asked.get(&pid).filter(|asked| asked.handle.is_unreaped())?;
+        Some(asked.is_waited_for())
+    }
+
+    fn ask(&mut self, pid: Pid, handle: &Handle) -> bool {
+        let now = Instant::now();
+        let until = self.first_signal.unwrap_or(now) + REFUSAL_GRACE;
+        let Ok(handle) = handle.try_clone() else { return false };
+        if now >= self.last || handle.has_ended() {
+            return false;
+        }
+        if self.first_signal.is_none() {
+            if handle.signal(libc::SIGTERM).is_err() {
+                return false;
+            }
+            let _ = handle.signal(libc::SIGCONT);
+        }
+        let asked = Asked { handle, until };
+        let is_spared = asked.is_waited_for();
+        self.asked.insert(pid, asked);
+        is_spared
+    }
+
+    /// Whether anyone who was asked has ended since this was asked last.
+    pub fn take_ended(&mut self) -> bool {
+        let before = self.asked.len();
+        self.asked.retain(|_, asked| !asked.handle.has_ended());
+        self.asked.len() < before
+    }
+
+    /// Whether anyone who was asked is waited for still.
+    pub fn is_waiting(&self) -> bool {
+        self.asked.values().any(Asked::is_waited_for)
+    }
+
+    /// The same, of members of this group.
+    pub fn is_waiting_in(&self, group: &Group) -> bool {
+        let is_member = |pid: Pid| sys::group_of(pid) == Some(group.id());
+        self.asked.iter().any(|(&pid, asked)| asked.is_waited_for() && is_member(pid))
+    }
+
+    /// Descriptors that tell of their ends, and when to look again at the latest.
+    pub fn awaited(&self) -> (Vec<BorrowedFd<'_>>, Instant) {
+        let waited_for = || self.asked.values().filter(|asked| asked.is_waited_for());
+        let again = Instant::now() + ASKED_PAUSE;
+        let until = waited_for().map(|asked| asked.until).min().unwrap_or(again);
+        (waited_for().filter_map(|asked| asked.handle.pidfd()).collect(), until.min(again))
+    }
+}
+
+/// Polling interval for those whose end nobody tells us of.
+const ASKED_PAUSE: Duration = Duration::from_millis(20);
