@@ -1,14 +1,16 @@
-// C10 to C16, C18 and C19: calls that hang elsewhere, and output that is lost elsewhere.
+// C10 to C19: calls that hang elsewhere, and output that is lost elsewhere.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import test from 'ava'
 import { endAll, notices, run, spawn } from '../dist/index.js'
 import { gone, isAlive, leftByUs, marked, newMark, until } from './support/facts.mjs'
-import { startHost } from './support/host.mjs'
+import { HOLDFAST, startHost } from './support/host.mjs'
+import { has } from './support/suite.mjs'
+import { closeTerminals, NO_TERMINAL, openTerminal } from './support/terminal.mjs'
 
 const isLong = Boolean(process.env.HOLDFAST_LONG)
 const MIB = 1024 * 1024
@@ -208,6 +210,25 @@ test('C16 cat returns under a host whose own stdin is an open pipe', async (t) =
   // Written to only now: it was open all the time.
   t.true(host.child.stdin.writable)
   await host.exited
+})
+
+test('C17 a command cannot open the terminal of its host: what asks there for a password fails at once', async (t) => {
+  if (!has(t, NO_TERMINAL)) return
+  t.teardown(closeTerminals)
+  const host = join(folder, 'in-terminal.cjs')
+  const script = 'read -r word </dev/tty; echo "read $?"; stty sane </dev/tty; echo "stty $?"'
+  writeFileSync(
+    host,
+    `const fs = require('node:fs')
+     fs.closeSync(fs.openSync('/dev/tty', 'r')) // the host itself can
+     require(${JSON.stringify(HOLDFAST)}).run('sh', ['-c', ${JSON.stringify(script)}], { timeout: ${2 * AT_ONCE} })
+       .then(({ stdout, timedOut, duration }) => console.log(JSON.stringify([stdout, timedOut, duration < ${AT_ONCE}]) + ';'))`,
+  )
+  const terminal = openTerminal(`exec ${process.execPath} ${host}`)
+  const [, told] = await terminal.shows(/(\[.*\]);/)
+  const [stdout, ...rest] = JSON.parse(told)
+  t.regex(stdout, /^read [1-9]\d*\nstty [1-9]\d*\n$/)
+  t.deepEqual(rest, [false, true])
 })
 
 test('C18 output without end: memory stays flat, head and tail are there, the status is the command’s', async (t) => {
