@@ -331,10 +331,10 @@ export interface EndReport {
   /**
    * 'ended': shown to be ended. 'released': let go on purpose. 'unconfirmed': could not be shown. 'survivors': some are
    * left, by name. 'refused': holdfast could not show that signalling was safe, and did not. 'kept': it runs on,
-   * contained, and nothing is proven yet (in the RunResult of a call with background 'keep', with mechanism 'none').
+   * contained, and nothing is proven yet (in the RunResult of a call with background 'keep' alone).
    */
   outcome: 'ended' | 'released' | 'unconfirmed' | 'survivors' | 'refused' | 'kept'
-  /** What the end was shown by. */
+  /** What the end was shown by; with 'kept', what holds the processes that run on. */
   mechanism: 'subreaper' | 'group' | 'job' | 'none'
   /** Who reports it. */
   by: 'keeper' | 'helper' | 'guard' | 'host'

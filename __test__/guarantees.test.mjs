@@ -7,7 +7,7 @@ import test from 'ava'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const TITLE = /\btest(?:It)?(?:\.\w+)?\(\s*[`'"](.*)|^\s*fn (\w+)\(/gm
-/** Mechanisms' tables: cause, ended, proven, reported, not seen, test. */
+/** The tables of the protections: cause, ended, proven, reported, not seen, test. */
 const COLUMNS = 6
 const NOT_ENDED = /^(?:no\b|not\b|nothing\b|there is none|$)/
 
@@ -29,7 +29,7 @@ function titles(file) {
   return [...readFileSync(path, 'utf8').matchAll(TITLE)].map(([, title, name]) => title ?? name)
 }
 
-test('every mechanism has its table', (t) => {
+test('every protection has its table', (t) => {
   t.true(rows.length > 50, `${rows.length} rows`)
 })
 
