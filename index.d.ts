@@ -134,7 +134,7 @@ export interface CallOptions {
   background?: 'end' | 'keep' | 'release' | undefined
   /**
    * With background 'end': time in whole milliseconds from `killSignal` to SIGKILL for what is left, at most: what heeds the
-   * signal is not waited for any longer. Default 400; 0 goes to SIGKILL at once. The host's death has `grace`.
+   * signal is not waited for any longer. Default 500; 0 goes to SIGKILL at once. The host's death has `grace`.
    */
   backgroundGrace?: number | undefined
   /**
@@ -444,7 +444,7 @@ export declare class HoldfastError extends Error {
  * in the group, and what hangs on it by an unbroken chain of parents:
  * - on end() and on dispose, and when `signal` is aborted: by `signal`, `grace` and SIGKILL;
  * - when the child exits, by whatever means, also while this process's event loop is blocked: what is left may go on
- *   working for 100 ms at most, then SIGTERM, 400 ms, SIGKILL. With background 'keep' it runs on, contained;
+ *   working for 100 ms at most, then SIGTERM, 500 ms, SIGKILL. With background 'keep' it runs on, contained;
  * - when this process dies by whatever means, SIGKILL included, and when the worker thread that called guard() ends: by
  *   SIGTERM, 2 s, SIGKILL.
  * Not seen, and left alone: an orphan that left the group (a daemon by `setsid` or double fork).

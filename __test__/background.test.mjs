@@ -252,10 +252,10 @@ test('the keeper is told the times for what is left, and whether the command is 
   t.deepEqual(
     [usual, asked, off, longest],
     [
-      [400, 100, false],
+      [500, 100, false],
       [7, 9, true],
-      [400, 0, false],
-      [400, 2 ** 31 - 1, false],
+      [500, 0, false],
+      [500, 2 ** 31 - 1, false],
     ],
   )
   t.deepEqual(

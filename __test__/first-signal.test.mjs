@@ -116,7 +116,7 @@ test('C93 abort, timeout and what is left at the exit come once as well', async 
   abort.abort()
   t.like(await aborted.ended, { outcome: 'ended', reason: 'abort' })
   t.is(seen(), 'TERM\n')
-  const limited = spawn(leaf[0], leaf.slice(1), { env, timeout: 1000, stdio: ['ignore', 'pipe', 'ignore'] })
+  const limited = spawn(leaf[0], leaf.slice(1), { env, timeout: 4000, stdio: ['ignore', 'pipe', 'ignore'] })
   await once(limited.stdout, 'data')
   t.like(await limited.ended, { outcome: 'ended', reason: 'timeout' })
   t.is(seen(), 'TERM\nTERM\n')

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'n
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import test from 'ava'
-import { guard, notices, run, spawn } from '../dist/index.js'
+import { guard, notices, run, running, spawn } from '../dist/index.js'
 import { isAlive, noneMarked, stat, until } from './support/facts.mjs'
 import { compiled } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
@@ -176,10 +176,11 @@ test('C89 an abort in the settle time ends it', async (t) => {
   abort.abort()
   t.like(await child.ended, { outcome: 'ended', reason: 'abort' })
   const late = new AbortController()
-  const running = bash(`(${SPINS}) & exit 0`, { signal: late.signal, backgroundSettle: FOREVER })
-  await setTimeout(100)
+  const result = bash(`(${SPINS}) & exit 0`, { signal: late.signal, backgroundSettle: FOREVER })
+  const [{ pid }] = running()
+  await until(() => !isAlive(pid), 'the exit')
   late.abort()
-  t.like(await running, { exitCode: 0, aborted: true, ok: false, report: { outcome: 'ended' } })
+  t.like(await result, { exitCode: 0, aborted: true, ok: false, report: { outcome: 'ended' } })
 })
 
 test('C89 a timeout in the settle time cuts that short: the command itself was in time', async (t) => {
@@ -230,7 +231,7 @@ memory = shared_memory.SharedMemory(name=sys.argv[1], create=True, size=4096)
 print("made", flush=True)
 time.sleep(60)`
   const script = 'coproc python3 -c "$0" "$1"; read -r line <&"$COPROC"; echo $line'
-  const { stdout, report } = await run('bash', ['-c', script, python, name], { env })
+  const { stdout, report } = await run('bash', ['-c', script, python, name], { env, backgroundGrace: FOREVER })
   t.deepEqual([stdout, report.outcome], ['made\n', 'ended'])
   t.false(existsSync(`/dev/shm/${name}`))
 })

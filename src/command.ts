@@ -12,7 +12,7 @@ import { optionsOf, type Taker, type Values } from './options'
 export const SIGTERM = constants.signals.SIGTERM
 // The defaults in milliseconds; crates/core/src/runner.rs has the same for the command line.
 export const GRACE = 2000
-const BACKGROUND_GRACE = 400
+const BACKGROUND_GRACE = 500
 const BACKGROUND_SETTLE = 100
 /** The longest time that a Node timer takes, and the addon. */
 const LONGEST = 2 ** 31 - 1

@@ -246,7 +246,7 @@ export const NOT_ANSWERED = {
 // ---- command line
 export const usage = `holdfast: runs commands so that nothing they start outlives them
 
-  holdfast run [--timeout 30s] [--grace 2s] [--background end|keep] [--background-grace 400ms]
+  holdfast run [--timeout 30s] [--grace 2s] [--background end|keep] [--background-grace 500ms]
                [--background-settle 100ms] [--cwd DIR] -- command [args...]
   holdfast doctor      what this machine can do, as JSON
   holdfast --version

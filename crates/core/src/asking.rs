@@ -1,17 +1,19 @@
 //! The first signal of the ladder, once to each process where that can be had.
 //!
-//! Some programs pass on what they are sent (timeout(1), tini, su(1)), and to many a second SIGTERM means "at once". So a
-//! process that handles the signal, and is below another one that does, is left to that one first. It is sent the signal
-//! from here when that one has ended, when it has not run for a moment, since then nothing was passed on to it, and in
-//! any case before the grace is over.
+//! Some programs pass on what they are sent (timeout(1), tini, su(1)), and to many a second SIGTERM means "at once". So
+//! what is below a process that handles the signal is left to that one first. It is sent the signal from here as soon as
+//! it is known that it has not got it: it would have died of it, or it has not run since. That is asked when the process
+//! above has ended, and after a moment. Of whom it is not known is sent it a moment after the end of the one above, or
+//! before the grace is over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::brood::Brood;
+use crate::group::is_spare;
 use crate::sys::{self, Group, Handle, Pid};
 
-/// Whoever passes a signal on has done so by then, and whoever was sent it has run.
+/// Whoever passes a signal on has done so by then. (Measured: 37 ms at most, 49 beside two busy loops; record 30.)
 const MOMENT: Duration = Duration::from_millis(100);
 /// What was asked by nobody has this much of the grace left, or half of it if that is shorter.
 const AT_LEAST: Duration = Duration::from_millis(500);
@@ -21,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Processes that are left to one above them.
 pub struct Asking {
     signal: i32,
-    /// When to ask those that have not run; then they are asked no more.
-    moment: Option<Instant>,
+    /// When those have it that were to get it from above.
+    moment: Instant,
     /// When to ask all.
     until: Instant,
     next: Instant,
@@ -33,7 +35,15 @@ struct Left {
     pid: Pid,
     handle: Handle,
     above: Handle,
+    /// When the end began; of those that handle the signal. The others die of it.
     work: Option<sys::Work>,
+}
+
+impl Left {
+    /// Whether it has certainly not got the signal. (It is alive.)
+    fn has_not_got_it(&self) -> bool {
+        self.work.is_none_or(|work| !work.is_busy && sys::work_of(self.pid) == Some(work))
+    }
 }
 
 impl Asking {
@@ -53,7 +63,7 @@ impl Asking {
         brood.signal_others(None, signal, |pid| pids.contains(&pid));
         let now = Instant::now();
         let until = now + grace - AT_LEAST.min(grace / 2);
-        Some(Box::new(Asking { signal, moment: Some(now + MOMENT), until, next: now + PAUSE, left }))
+        Some(Box::new(Asking { signal, moment: now + MOMENT, until, next: now + PAUSE, left }))
     }
 
     /// When to look again. `None`: all were asked.
@@ -68,18 +78,19 @@ impl Asking {
             return false;
         }
         self.next = now + PAUSE;
-        let is_over = now >= self.until;
-        let is_moment = self.moment.take_if(|moment| now >= *moment).is_some();
+        let (is_moment, is_over) = (now >= self.moment, now >= self.until);
         let signal = self.signal;
         let mut has_asked = false;
-        self.left.retain(|Left { pid, handle, above, work }| {
-            if handle.has_ended() {
+        self.left.retain(|left| {
+            if left.handle.has_ended() {
                 return false;
             }
-            let has_not_run = || work.is_some_and(|work| !work.is_busy) && sys::work_of(*pid) == *work;
-            let is_due = is_over || above.has_ended() || is_moment && has_not_run();
+            let is_alone = left.above.has_ended();
+            let is_due = is_over
+                || is_moment && (is_alone || left.has_not_got_it())
+                || is_alone && left.has_not_got_it();
             if is_due {
-                let _ = handle.signal(signal);
+                let _ = left.handle.signal(signal);
                 has_asked = true;
             }
             !is_due
@@ -88,7 +99,7 @@ impl Asking {
     }
 }
 
-/// Those that handle the signal and are below a process that does.
+/// What is below a process that handles the signal.
 fn left_to_others(brood: &Brood, signal: i32) -> Vec<Left> {
     let listed = sys::descendants(&brood.children_left());
     let parents: BTreeSet<Pid> = listed.iter().map(|&(_, parent)| parent).collect();
@@ -101,15 +112,17 @@ fn left_to_others(brood: &Brood, signal: i32) -> Vec<Left> {
     let mut left = Vec::new();
     for &(pid, parent) in listed.iter() {
         let Some(nearest) = handling.get(&parent).or_else(|| above.get(&parent)).copied() else { continue };
-        above.insert(pid, nearest);
-        if !sys::handles(pid, signal) {
-            continue;
-        }
+        above.insert(pid, if handling.contains(&pid) { pid } else { nearest });
         // Who cannot be held is sent the signal with the others.
         if let Ok(Some(handle)) = sys::handle_of_descendant(pid, parent)
+            && is_spare(&handle)
             && let Ok(above) = Handle::open(nearest)
         {
-            left.push(Left { pid, handle, above, work: sys::work_of(pid) });
+            let handles = handling.contains(&pid) || sys::handles(pid, signal);
+            // What cannot be told counts as busy.
+            let unknown = sys::Work { is_busy: true, switches: 0 };
+            let work = handles.then(|| sys::work_of(pid).unwrap_or(unknown));
+            left.push(Left { pid, handle, above, work });
         }
     }
     left

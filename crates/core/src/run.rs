@@ -23,7 +23,7 @@ const OURSELVES: u8 = 125;
 const ENDS_WITHOUT_TERMINAL: [i32; 3] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 const USAGE: &str = "\
-usage: holdfast run [--timeout 30s] [--grace 2s] [--background end|keep] [--background-grace 400ms]
+usage: holdfast run [--timeout 30s] [--grace 2s] [--background end|keep] [--background-grace 500ms]
                     [--background-settle 100ms] [--cwd DIR] -- command [args...]";
 
 const OPTIONS: [&str; 6] =

@@ -34,7 +34,7 @@ use crate::sys::{
 /// See [`Order::grace`].
 pub const GRACE: u64 = 2_000;
 /// See [`Order::background_grace`].
-pub const BACKGROUND_GRACE: u64 = 400;
+pub const BACKGROUND_GRACE: u64 = 500;
 /// See [`Order::settle`].
 pub const SETTLE: u64 = 100;
 

@@ -11,6 +11,8 @@ use crate::sys::{self, Pid, PipeView};
 const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 const COSTS: u32 = 4;
+/// A list of processes that change hands is not one moment's: one look is not enough.
+const QUIET_LOOKS: u32 = 2;
 /// At the bound: whoever wrote so short a time ago would have gone on.
 const LATELY: Duration = Duration::from_millis(25);
 
@@ -21,6 +23,8 @@ pub struct Settling {
     pause: Duration,
     /// At the last look: how often each process had been switched away from.
     switches: BTreeMap<Pid, u64>,
+    /// Looks in a row that found nothing at work.
+    quiet: u32,
     pipes: Vec<PipeView>,
     levels: Vec<Option<u32>>,
     /// When bytes were last seen to come, or somebody to wait for room.
@@ -45,7 +49,16 @@ impl Settling {
     /// From now, at most `until`.
     pub fn begin(now: Instant, until: Instant, pipes: Vec<PipeView>) -> Settling {
         let levels = pipes.iter().map(PipeView::level).collect();
-        Settling { until, next: now, pause: PAUSE, switches: BTreeMap::new(), pipes, levels, wrote: None }
+        Settling {
+            until,
+            next: now,
+            pause: PAUSE,
+            switches: BTreeMap::new(),
+            quiet: 0,
+            pipes,
+            levels,
+            wrote: None,
+        }
     }
 
     /// When to look again.
@@ -65,7 +78,9 @@ impl Settling {
             let writing = self.wrote.is_some_and(|wrote| began < wrote + LATELY);
             return Settled::TimeUp { writing };
         }
-        if !self.is_at_work(&list) && self.wrote != Some(began) {
+        let is_at_work = self.is_at_work(&list) || self.wrote == Some(began);
+        self.quiet = if is_at_work { 0 } else { self.quiet + 1 };
+        if self.quiet == QUIET_LOOKS {
             return Settled::Quiet;
         }
         let now = Instant::now();
@@ -86,7 +101,8 @@ impl Settling {
                 break;
             }
         }
-        is_at_work
+        // Who is missing has ended, or changes hands just now.
+        is_at_work || before.len() != self.switches.len()
     }
 
     fn look_at_pipes(&mut self, list: &[Pid], now: Instant) {
