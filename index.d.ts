@@ -86,7 +86,7 @@ export interface PtySize {
   cols: number
   /** Rows of characters. */
   rows: number
-  /** TERM. */
+  /** TERM in the command's environment. */
   name?: string | undefined
 }
 /** What spawn() and run() have in common. */
@@ -141,14 +141,14 @@ export interface CallOptions {
    * With background 'end': the longest time in whole milliseconds for which what is left may go on working, without any
    * signal, before it is ended. It lasts while something of it is at work (runnable, or moving bytes through the call's
    * pipes), and is over as soon as all of it sleeps and the pipes are quiet; so a `tee` passes on what it was given.
-   * Default 100; 0 turns it off. Is it over while something still writes to the call's pipes, then the report has the
+   * Default 100; 0 turns it off. If it runs out while something still writes to the call's pipes, the report has the
    * notice `background`, and `ok` of run() is false.
    */
   backgroundSettle?: number | undefined
   /**
-   * Programs let go with all below them instead of ended: shared daemons such as tmux, gpg-agent, adb. Matched against
-   * the executable's base name, the process name up to a colon, and argv[0]. Listed under `released`; the proof is then
-   * the process table's.
+   * Programs that are released with their descendants instead of being ended: shared daemons such as tmux, gpg-agent,
+   * adb. Matched against the executable's base name, the process name up to a colon, and argv[0]. Listed under
+   * `released`; the proof is then the process table's.
    * @deprecated Not yet supported: refused with ERR_HOLDFAST_NOT_SUPPORTED.
    */
   spare?: readonly string[] | undefined
@@ -222,7 +222,7 @@ export interface RunOptions<E extends Encoding = Encoding> extends CallOptions {
   pty?: PtySize | undefined
   /** Written to stdin, which is then closed. A command that does not read it all is no error. A string is UTF-8. */
   input?: string | Uint8Array | Readable | undefined
-  /** Of stdout and stderr. Default 'utf8'; 'buffer' for bytes. */
+  /** Encoding of `stdout` and `stderr` in the result. Default 'utf8'; 'buffer' for bytes. */
   encoding?: E | undefined
   /**
    * Bytes per stream. Head and tail are kept, half each, with a marker line (`notices.cut`) at the cut; nothing is killed
@@ -256,10 +256,10 @@ export interface ContainedEvents {
  * is also the group's id. Reading it for the first time may wait for the keeper, at most 20 ms.
  *
  * Order: spawn, (data), exit, close, ended. `ended` is always last and always comes, once. Each comes in a turn of its
- * own: a listener that is added after one of them was awaited, or in a setImmediate() after it, is heard.
+ * own: a listener that is added after one of them was awaited, or in a setImmediate() after it, is called.
  * Before `ended` every pipe is read to its end: a flowing stream has emitted all its data, a paused one holds it; neither
  * `close` nor `ended` waits for a consumer that does not read.
- * As in node:child_process: at exit stdin is destroyed and a stream nobody reads is resumed, so that `close` comes.
+ * As in node:child_process: at exit stdin is destroyed and a stream without a reader is resumed, so that `close` comes.
  * Refused start: error, close(errno, null), ended (reason 'not-started', error set). No exit. exitCode is the negative
  * errno.
  * Abort: no `error`; exit, close, ended (reason 'abort'). Aborted before the start: error AbortError (cause =
@@ -279,7 +279,7 @@ export interface ContainedProcess<
   stdout: O
   stderr: E
   readonly stdio: [I, O, E, Readable | Writable | null | undefined, Readable | Writable | null | undefined]
-  /** Stable for the life of the call; also shown by `holdfast ps`. */
+  /** Stable for the life of the call. */
   readonly id: string
   /** The last report: resolves when `ended` was emitted, and never rejects. */
   readonly ended: Promise<EndReport>
@@ -310,7 +310,7 @@ export interface ContainedProcess<
    */
   release(): Promise<EndReport>
   /**
-   * Of a pseudo-terminal.
+   * Sets the size of the pseudo-terminal.
    * @deprecated Not yet supported: throws with ERR_HOLDFAST_NOT_SUPPORTED.
    */
   resize(size: { cols: number; rows: number }): void
@@ -329,14 +329,14 @@ export interface ContainedProcess<
 // ---------------------------------------------------------------- results
 export interface EndReport {
   /**
-   * 'ended': shown to be ended. 'released': let go on purpose. 'unconfirmed': could not be shown. 'survivors': some are
-   * left, by name. 'refused': holdfast could not show that signalling was safe, and did not. 'kept': it runs on,
-   * contained, and nothing is proven yet (in the RunResult of a call with background 'keep' alone).
+   * 'ended': shown to be ended. 'released': runs on for good, on purpose. 'unconfirmed': could not be shown.
+   * 'survivors': some are left, by name. 'refused': holdfast could not show that signalling was safe, and did not.
+   * 'kept': it runs on, contained, and nothing is proven yet (in the RunResult of a call with background 'keep' alone).
    */
   outcome: 'ended' | 'released' | 'unconfirmed' | 'survivors' | 'refused' | 'kept'
   /** What the end was shown by; with 'kept', what holds the processes that run on. */
   mechanism: 'subreaper' | 'group' | 'job' | 'none'
-  /** Who reports it. */
+  /** The process that reports it. */
   by: 'keeper' | 'helper' | 'guard' | 'host'
   /** What began the end. */
   reason: 'exit' | 'timeout' | 'idle' | 'abort' | 'end' | 'release' | 'host-gone' | 'keeper-gone' | 'not-started'
@@ -385,7 +385,7 @@ export interface RunResult<T extends string | Uint8Array = string> {
   aborted: boolean
   /** From the start to the result, with fractions. */
   duration: number
-  /** Of everything the call started: times in milliseconds, the largest resident size in bytes. */
+  /** Used by everything the call started: times in milliseconds, the largest resident size in bytes. */
   usage: { userTime: number; systemTime: number; maxRss: number }
   report: EndReport
   /** The call that still runs (background: 'keep'); undefined otherwise. It does not keep the host's event loop alive. */
@@ -395,7 +395,7 @@ export interface RunResult<T extends string | Uint8Array = string> {
 }
 /**
  * `code` is the system's (ENOENT, EACCES, ENOTDIR, ENOEXEC, E2BIG, ...) when the system refused the start, else one of
- * - ERR_HOLDFAST_NO_HELPER: nothing ran, neither addon nor helper took the call; the message says what was tried
+ * - ERR_HOLDFAST_NO_HELPER: nothing ran: no addon or no helper is available; the message says what was tried
  * - ERR_HOLDFAST_GUARD: guard() cannot hold what it was given; the message says why
  * - ERR_HOLDFAST_UNCLEAR: it cannot be known whether it ran
  * - ERR_HOLDFAST_NOT_SUPPORTED: part of this API, but not yet of this version
@@ -433,7 +433,7 @@ export declare class HoldfastError extends Error {
 
 // ---------------------------------------------------------------- the rest
 /**
- * Contains what somebody else started: a child of this process that leads a process group of its own, by way of
+ * Contains what other code has started: a child of this process that leads a process group of its own, by way of
  * child_process with `detached: true`, execa, tinyexec, a worker pool. Prefer spawn() or run() where there is a choice:
  * they see what leaves the group, too.
  *
@@ -441,7 +441,7 @@ export declare class HoldfastError extends Error {
  *     await using group = await guard(child)
  *
  * A process of its own, the guard, watches from outside the group; it holds none of the child's pipes. It ends what is
- * in the group, and what hangs on it by an unbroken chain of parents:
+ * in the group, and its descendants outside of it, as long as the chain of parents is intact:
  * - on end() and on dispose, and when `signal` is aborted: by `signal`, `grace` and SIGKILL;
  * - when the child exits, by whatever means, also while this process's event loop is blocked: what is left may go on
  *   working for 100 ms at most, then SIGTERM, 500 ms, SIGKILL. With background 'keep' it runs on, contained;
@@ -459,9 +459,9 @@ export declare class HoldfastError extends Error {
  * - HoldfastError ERR_HOLDFAST_GUARD for what it cannot hold; the message says why: not a child of this process (as the
  *   processes of holdfast's own calls, which need no guard), in the group of this process, not the leader of its group,
  *   dead, or on a system that has no way to hold the group of another session;
- * - HoldfastError ERR_HOLDFAST_NO_HELPER when there is no guard to be had;
+ * - HoldfastError ERR_HOLDFAST_NO_HELPER when no guard could be started;
  * - AbortError when `signal` was aborted before the call. Aborted later, it resolves, and ends the group.
- * `ran` is true in them: the child is not ours, and runs on.
+ * `ran` is true in them: the child was started before, and runs on.
  */
 export function guard(
   target: Pick<ChildProcess, 'pid'> | number,
@@ -477,7 +477,7 @@ export interface Guard {
   /** The number of the process group, which is the child's pid. */
   readonly group: number
   /**
-   * The report (mechanism 'group', by 'guard'): when the group has ended, was let go, or is given up. Never rejects. By
+   * The report (mechanism 'group', by 'guard'): when the group has ended, was released, or is given up. Never rejects. By
    * 'host' with outcome 'unconfirmed' and reason 'keeper-gone': the guard died, and no other one could take its place.
    */
   readonly ended: Promise<EndReport>
@@ -508,8 +508,8 @@ export interface RunningCall {
 /** The calls of this thread that have not ended, oldest first; also those whose handle was dropped. */
 export function running(): RunningCall[]
 /**
- * Ends all calls: every one is signalled before any is waited for. A run() that only waits for its `onOutput` any more
- * waits no longer. Default scope 'thread', the calls of this thread.
+ * Ends all calls: every one is signalled before any is waited for. A run() that only waits for its `onOutput`
+ * stops waiting. Default scope 'thread', the calls of this thread.
  * 'process': those of every thread of this process, and of every copy of this package in it.
  */
 export function endAll(options?: {

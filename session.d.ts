@@ -18,7 +18,7 @@ import type { EndReport } from './index'
  * - ABORT_ERR (name 'AbortError', `cause` is signal.reason): `ran` is false when nothing was started; what was started is
  *   ended before
  * - with what spawn() emits as `error` when nothing could be started. That is of the starter, by default: a program that
- *   is missing is told by the session, with exit code 127 (126: not executable) and a line on stderr.
+ *   is missing is reported by the session, with exit code 127 (126: not executable) and a line on stderr.
  * Wrong arguments reject with what spawn() throws for them.
  */
 export function startSession(program: string, args?: readonly string[], options?: SessionOptions): Promise<Session>
@@ -33,7 +33,7 @@ export interface SessionOptions {
    */
   via?: 'starter' | 'request' | undefined
   /**
-   * Of 'request': the variable that asks (its value is '1'), and the line that acknowledges, without its end.
+   * With 'request': the variable that asks (its value is '1'), and the line that acknowledges, without its end.
    * With 'starter' the variable is taken out of the Engine's environment.
    * Default LEAN_CTX_SESSION_CONTAINMENT and {"leanctx_session_containment":1}.
    */
@@ -59,7 +59,7 @@ export interface SessionOptions {
 }
 /** Keeps the event loop alive until it has ended. Also listed by running(), and ended by endAll(). */
 export interface Session {
-  /** Of the process that was started: with a starter its pid, and not the Engine's. */
+  /** The pid of the process that was started: with a starter the starter's, and not the Engine's. */
   readonly pid: number
   /** The acknowledgement came: the Engine has a starter. */
   readonly contained: boolean
@@ -68,7 +68,7 @@ export interface Session {
   readonly stdout: Readable
   readonly stderr: Readable
   /**
-   * As the Engine did; a signal is passed on. Both null: its keeper was lost. Never rejects. Stays pending where the process
+   * How the Engine ended; a signal is passed on. Both null: its keeper was lost. Never rejects. Stays pending where the process
    * itself is among the survivors that `ended` reports.
    */
   readonly exited: Promise<{ exitCode: number | null; signal: NodeJS.Signals | null }>

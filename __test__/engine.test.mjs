@@ -309,10 +309,10 @@ test('it runs on: a title of its own, options or arguments that were changed', a
     `process.argv.splice(2)`,
   ]) {
     const script = file('changed.js', `${before}\nrequire('holdfast/engine')\n${BODY}`)
-    await runsOn(t, { command: [node, script, 'one', 'two'] }, 'command line')
+    await runsOn(t, { command: [node, script, 'one', 'two'] }, 'cmdline does not match')
   }
   const script = file('changed.js', `process.title = 'x'\n${readFileSync(called, 'utf8')}`)
-  t.is((await runsOn(t, { command: [node, script] }, 'command line')).answered, true)
+  t.is((await runsOn(t, { command: [node, script] }, 'cmdline does not match')).answered, true)
 })
 
 test('it runs on: a program that came by stdin', async (t) => {

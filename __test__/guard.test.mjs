@@ -564,7 +564,7 @@ for (const [what, make] of Object.entries({
     const error = await host.error('await guard(child)')
     t.like(error, { name: 'HoldfastError', code: 'ERR_HOLDFAST_NO_HELPER', step: 'helper', ran: true })
     t.is(error.notice, notices.helper)
-    t.regex(error.message, /^guard \d+: it is not guarded, since no holdfast helper could do it: \S/)
+    t.regex(error.message, /^guard \d+: it is not guarded: no holdfast helper is available: \S/)
     const pid = await host.do('return child.pid')
     await until(() => `${childrenOf(host.pid)}` === `${pid}`, 'the end of every failed helper')
     t.is(host.others().length, 2)
@@ -946,7 +946,7 @@ test('C30 a child that is dead: unreaped, reaped, by its handle and by its numbe
   await isRefused(t, zombie.pid, /has ended/)
   if (zombie.signalCode === null) await once(zombie, 'exit')
   await isRefused(t, zombie, /has ended/)
-  await isRefused(t, zombie.pid, /not a child of this process, or has been one/)
+  await isRefused(t, zombie.pid, /not a child of this process, or has already been waited for/)
 })
 
 test('C30 a dead child with living ones in its group: they live on', async (t) => {
@@ -954,7 +954,7 @@ test('C30 a dead child with living ones in its group: they live on', async (t) =
   const sleeper = Number(await linesOf(child.stdout).next())
   child.kill('SIGKILL')
   await once(child, 'exit')
-  await isRefused(t, child.pid, /has been one/)
+  await isRefused(t, child.pid, /has already been waited for/)
   t.true(isAlive(sleeper))
   killMarked(sleeper, child.mark)
 })

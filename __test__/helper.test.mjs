@@ -90,7 +90,7 @@ function assertRefused(t, seen, reason) {
     t.is(error.ran, false)
     t.is(error.step, 'helper')
     t.true(error.is)
-    t.regex(error.message, /^spawn sh: nothing was run, since no holdfast helper took it: \S/)
+    t.regex(error.message, /^spawn sh: not started: no holdfast helper is available: \S/)
     t.regex(error.message, reason)
   }
   t.deepEqual(seen.spawned.events, ['error', 'close', 'ended'])
@@ -322,7 +322,7 @@ for (const [what, [bytes, then, reason]] of Object.entries(wrong)) {
       t.is(error?.code, 'ERR_HOLDFAST_NO_HELPER')
       t.is(error.ran, false)
       t.regex(error.message, reason)
-      t.regex(error.message, /no holdfast helper took it: \S/)
+      t.regex(error.message, /no holdfast helper is available: \S/)
     }
     t.deepEqual(seen.spawned.events, ['error', 'close', 'ended'])
     t.is(seen.spawned.report.reason, 'not-started')

@@ -130,7 +130,7 @@ export const startFailed = (file: string, code: string, reason: string) => `spaw
 export const argumentName = (index: number) => (index === 0 ? 'argv0' : `args[${index - 1}]`)
 export const variableName = (name: string) => `the environment variable ${shown(name)}`
 export const noHelper = (file: string, tried: string) =>
-  `spawn ${program(file)}: nothing was run, since no holdfast helper took it: ${tried}`
+  `spawn ${program(file)}: not started: no holdfast helper is available: ${tried}`
 export const unclear = (file: string, tried: string) =>
   `spawn ${program(file)}: it cannot be known whether it ran: ${tried}`
 export const aborted = 'The operation was aborted'
@@ -182,11 +182,11 @@ export const stdinClosed = 'The command has ended; its stdin is closed'
 // ---- guard()
 const GUARD = {
   dead: 'it has ended',
-  'not-a-child': 'it is not a child of this process, or has been one',
+  'not-a-child': 'it is not a child of this process, or has already been waited for',
   'own-group': 'it is in the process group of this process (start it with `detached: true`)',
   'not-a-leader': 'it does not lead a process group of its own (start it with `detached: true`)',
   unheld: 'this kernel offers no way to hold the process group of another session',
-  member: 'the guard could not move into its process group, or not out of it',
+  member: 'the guard could not join or leave its process group',
   table: 'the process table, which is needed to hold its group here, cannot be read',
 } as const
 export type GuardReason = keyof typeof GUARD
@@ -195,16 +195,16 @@ export const isGuardReason = (word: string): word is GuardReason => Object.hasOw
 export const guardRefused = (pid: number, reason: GuardReason) =>
   `guard ${pid}: ${GUARD[reason]}; nothing was signalled. What is started with spawn() of holdfast needs no guard`
 export const guardWithoutHelper = (pid: number, tried: string) =>
-  `guard ${pid}: it is not guarded, since no holdfast helper could do it: ${tried}`
+  `guard ${pid}: it is not guarded: no holdfast helper is available: ${tried}`
 export const GUARD_LOST = {
   start: (code: string, reason?: string) => `starting it failed: ${code}${reason ? `: ${reason}` : ''}`,
-  silent: 'two in a row left, or were given up, before they had said that they are ready',
+  silent: 'two guards in a row exited, or did not answer in time',
 } as const
 
 // ---- NODE_DEBUG=holdfast
-export const debugUnguarded = (pid: number) => `child ${pid} is not guarded, since no holdfast helper could be started`
+export const debugUnguarded = (pid: number) => `child ${pid} is not guarded: no holdfast helper could be started`
 export const debugUncontained = (file: string) =>
-  `${file} ran without containment (said once; every report says it with a notice)`
+  `${file} ran without containment (logged once; every report has a notice)`
 export const debugGuardReady = (group: number, held: string) => `the guard of group ${group} is ready, by ${held}`
 export const debugGuardLost = (group: number) => `the guard of group ${group} is gone; another one takes its place`
 
@@ -239,8 +239,9 @@ export const notAnswered = (reason: string) => `the request for containment was 
 export const NOT_ANSWERED = {
   worker: 'this is a worker thread',
   notAsked: 'this process was not started with it',
-  otherCommandLine: 'the command line that /proc tells of is not the one that Node.js tells of',
-  fromStdin: 'the program came by stdin, and cannot be read again',
+  otherCommandLine:
+    '/proc/self/cmdline does not match process.argv (process.title, process.execArgv or process.argv was changed)',
+  fromStdin: 'the program was read from stdin, and cannot be read again',
 } as const
 
 // ---- command line
