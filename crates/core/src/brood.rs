@@ -152,22 +152,15 @@ impl Brood {
         listed.is_complete.then(|| self.hold(listed, group).1)
     }
 
-    /// Set-uid programs in the group, among these processes below it and its children.
+    /// Holds those of these processes that are set-uid programs in the group.
     fn shared_members(
         &self,
         user: &LimitedUser,
         group: &Group,
-        children: &[Pid],
-        listed: &Listed,
+        among: impl IntoIterator<Item = Pid>,
     ) -> Vec<(Pid, Handle)> {
         let is_member = |&pid: &Pid| sys::group_of(pid) == Some(group.id());
-        let members: Vec<Pid> = match self.first {
-            Some(first) if !listed.is_complete => sys::found_members(group.id(), first),
-            _ => {
-                children.iter().copied().chain(listed.iter().map(|&(pid, _)| pid)).filter(is_member).collect()
-            }
-        };
-        let shared = members.into_iter().filter(|&pid| user.shares(pid, None));
+        let shared = among.into_iter().filter(is_member).filter(|&pid| user.shares(pid, None));
         let held = shared.filter_map(|pid| Some((pid, Handle::open(pid).ok()?)));
         // Still a member once it is held: so it is that process.
         held.filter(|(pid, _)| is_member(pid)).collect()
@@ -569,26 +562,24 @@ impl Killing {
         // Before anything is signalled: chains of parents hold until then. Not in a storm, which leaves no time for it.
         let is_early = self.generations <= CALM_GENERATIONS;
         let below = if is_early { list_few(&children) } else { Listed::default() };
-        let shared = match (&self.set_uid, group) {
-            (Some(set_uid), Some(group)) if is_first => {
-                brood.shared_members(&set_uid.user, group, &children, &below)
-            }
-            _ => Vec::new(),
-        };
         // A signal to the whole group would hit whoever is to be asked first.
-        let is_waiting_in =
-            |group: &&Group| self.set_uid.as_ref().is_some_and(|set_uid| set_uid.is_waiting_in(group));
-        let is_split = !shared.is_empty() || !self.group_has_it && group.as_ref().is_some_and(is_waiting_in);
+        let asks_members = is_first && group.is_some() && self.set_uid.is_some();
+        let mut shared = Vec::new();
+        if let (Some(set_uid), Some(group)) = (&self.set_uid, group)
+            && asks_members
+            && below.is_complete
+        {
+            let all = children.iter().copied().chain(below.iter().map(|&(pid, _)| pid));
+            shared = brood.shared_members(&set_uid.user, group, all);
+        }
+        let is_split = !shared.is_empty() || !self.group_has_it && self.is_waiting_in(group);
         let group = group.filter(|_| !is_split);
         let few = brood.hold_few(&below, group);
-        for (pid, handle) in shared {
-            self.spares(pid, &handle);
-        }
-        // Once: what forks in a group that is sent SIGKILL has the signal before the child exists.
-        if let Some(group) = group
-            && (!std::mem::replace(&mut self.group_has_it, true) || brood.only_group)
-        {
-            group.signal(libc::SIGKILL);
+        self.kill_held(shared);
+        // Who is in a large group is looked at with what is below it, after the children have the signal.
+        let is_deferred = asks_members && !below.is_complete;
+        if !is_deferred {
+            self.kill_group(brood, group);
         }
         let (mut listed, mut new) = (0, 0);
         self.denied.clear();
@@ -600,7 +591,6 @@ impl Killing {
             }
             if let Some(set_uid) = &mut self.set_uid
                 && !self.hit.contains(&pid)
-                && sys::look(pid) == Look::Live
                 && set_uid.spares_child(pid)
             {
                 self.spared.push(pid);
@@ -640,6 +630,13 @@ impl Killing {
         if must_descend {
             let known = self.hit.len();
             self.descend(brood, group, is_first);
+            if is_deferred && self.is_waiting_in(group) {
+                // The others in it are killed one by one.
+                self.storm = true;
+                self.descend(brood, None, false);
+            } else if is_deferred {
+                self.kill_group(brood, group);
+            }
             new += self.hit.len() - known;
         }
         if new > 0 {
@@ -681,6 +678,21 @@ impl Killing {
         new
     }
 
+    /// Once: what forks in a group that is sent SIGKILL has the signal before the child exists.
+    fn kill_group(&mut self, brood: &Brood, group: Option<&Group>) {
+        if let Some(group) = group
+            && (!std::mem::replace(&mut self.group_has_it, true) || brood.only_group)
+        {
+            group.signal(libc::SIGKILL);
+        }
+    }
+
+    /// Whether somebody in this group was asked and is left alone.
+    fn is_waiting_in(&self, group: Option<&Group>) -> bool {
+        let set_uid = self.set_uid.as_ref();
+        group.is_some_and(|group| set_uid.is_some_and(|set_uid| set_uid.is_waiting_in(group)))
+    }
+
     fn spares(&mut self, pid: Pid, handle: &Handle) -> bool {
         self.set_uid.as_mut().is_some_and(|set_uid| set_uid.spares(pid, handle))
     }
@@ -698,6 +710,11 @@ impl Killing {
             return;
         }
         if is_first {
+            if let (Some(set_uid), Some(group), Some(first)) = (&self.set_uid, group, brood.first) {
+                let members = sys::found_members(group.id(), first);
+                let shared = brood.shared_members(&set_uid.user, group, members);
+                self.kill_held(shared);
+            }
             return;
         }
         // Through the process table, which is slower: not for long, and on from where it stopped, since what was

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use crate::brood::BUDGET;
-use crate::sys::{self, Group, Handle, LimitedUser, Pid};
+use crate::sys::{self, Group, Handle, LimitedUser, Look, Pid};
 
 /// How long whoever is asked is left alone; and how long a process that refuses signals may take to exit by itself after
 /// the last success, as sudo(8) does when its command or its terminal is gone.
@@ -56,11 +56,14 @@ impl SetUid {
         self.known(pid).unwrap_or_else(|| self.user.shares(pid, Some(handle)) && self.ask(pid, handle))
     }
 
-    /// The same for a child of ours.
+    /// The same for a number that may be a child of ours.
     pub fn spares_child(&mut self, pid: Pid) -> bool {
-        self.known(pid).unwrap_or_else(|| {
-            self.user.shares(pid, None) && Handle::open(pid).is_ok_and(|handle| self.ask(pid, &handle))
-        })
+        // Held first, and our child after that: so it is that process.
+        let hold = || Handle::open(pid).ok().filter(|_| sys::look(pid) == Look::Live);
+        match self.known(pid) {
+            Some(is_spared) => is_spared,
+            None => self.user.shares(pid, None) && hold().is_some_and(|handle| self.ask(pid, &handle)),
+        }
     }
 
     fn known(&self, pid: Pid) -> Option<bool> {

@@ -359,7 +359,7 @@ pub struct Family {
 
 /// Sends SIGKILL to everything below `children` that is not in the group, by a look at every number given out since
 /// `first`, which is about a tenth of what the process table costs for each. What is not this `user`'s alone is left to
-/// the caller.
+/// the caller, members of the group as well.
 ///
 /// A number is signalled through a pidfd of which the kernel says that its parent has a number of the family, and only
 /// if that number then still stands for the one that was taken into the family. Parents mostly have the lower number;
@@ -384,6 +384,12 @@ pub fn kill_family(
         }
         if group.is_some_and(|group| group.id == in_group) {
             family.insert(pid, Tie::Member);
+            if user.is_some_and(|user| user.shares(pid, None))
+                && let Ok(handle) = Handle::open(pid)
+                && group_of(pid) == Some(in_group)
+            {
+                found.shared.push((pid, handle));
+            }
             continue;
         }
         let fd = match rustix::process::pidfd_open(pid.rustix()?, PidfdFlags::empty()) {
