@@ -40,6 +40,8 @@ const KEEPS = PASSES.replace('child.send_signal(number)', 'None')
 /** Passes nothing on and leaves, as Node.js does where a program listens for nothing. */
 const LEAVES = PASSES.replace('child.send_signal(number)', 'sys.exit(3)')
 
+/** Without `--foreground` it sends two itself: to its child, and to its group, and a child that is awake has both. */
+const TIMEOUT = ['timeout', '--foreground', '60']
 const python = (script) => ['python3', '-c', script]
 
 /** Ends `wrapper leaf` and returns how often the leaf had SIGTERM, and its exit. */
@@ -61,8 +63,8 @@ const root = process.getuid() === 0 ? '' : 'not root'
 
 const passers = {
   'nobody in between': { wrapper: [], code: 7 },
-  'timeout(1)': { wrapper: ['timeout', '60'], code: 7 },
-  'two times timeout(1)': { wrapper: ['timeout', '60', 'timeout', '60'], code: 7 },
+  'timeout(1)': { wrapper: TIMEOUT, code: 7 },
+  'two times timeout(1)': { wrapper: [...TIMEOUT, ...TIMEOUT], code: 7 },
   'a program that passes it on': { wrapper: python(PASSES), code: 7 },
   'a chain of three that do': { wrapper: [...python(PASSES), ...python(PASSES), ...python(PASSES)], code: 7 },
   'env(1), nice(1), nohup(1)': { wrapper: ['env', 'A=1', 'nice', 'nohup'], code: 7 },
