@@ -604,7 +604,7 @@ for (const [what, text] of Object.entries({
 for (const [why, reason] of Object.entries({
   unheld: /no way to hold/,
   dead: /has ended/,
-  member: /could not move into its process group/,
+  member: /could not join or leave its process group/,
   table: /process table/,
 }))
   test(`a guard that refuses (${why}) is not started again`, async (t) => {

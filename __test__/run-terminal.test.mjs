@@ -254,6 +254,9 @@ test('C33 a new size, ^Z and fg reach the command once; so does what is sent to 
   }
   t.is(spawnSync('stty', ['-F', tty, 'rows', '41']).status, 0)
   await answered('SIGWINCH')
+  // Until it has read its own copy of that, a second one is the same signal, sent by the terminal.
+  const hasPending = () => !/^ShdPnd:\s*0+$/m.test(readFileSync(`/proc/${resident}/status`, 'utf8'))
+  await until(() => !hasPending(), 'its own copy')
   process.kill(resident, 'SIGWINCH')
   await answered('SIGWINCH')
   process.kill(resident, 'SIGUSR1')
