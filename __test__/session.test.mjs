@@ -446,7 +446,7 @@ test('names of its own: protocol', async (t) => {
 
 // ---- the end
 /** Counts SIGTERM in a file, and stays; so does its child, into the same file. */
-const COUNTS = `import os, signal, sys
+const COUNTS = `import os, signal, sys, time
 signal.alarm(60)
 def count(number, _):
     os.write(file, b'%s %d\\n' % (signal.Signals(number).name[3:].encode(), os.getpid()))
@@ -454,12 +454,17 @@ for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
     signal.signal(number, count)
 file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 child = os.fork()
+# A signal just before pause() would wait for the next one.
+woken, waker = os.pipe()
+os.set_blocking(waker, False)
+signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
 os.write(1, b'%d\\n' % os.getpid())
 while True:
-    signal.pause()`
-async function counting(t, options) {
+    if len(sys.argv) > 2: time.sleep(0.01)
+    else: os.read(woken, 1)`
+async function counting(t, options, ...args) {
   const file = join(folder(t), 'counts')
-  const session = await start(t, 'python3', ['-c', COUNTS, file], options)
+  const session = await start(t, 'python3', ['-c', COUNTS, file, ...args], options)
   const lines = linesOf(session.stdout)
   const pids = [await lines.next(), await lines.next()].map(Number)
   const counts = () => readFileSync(file, 'utf8').trim().split('\n').sort()
@@ -470,6 +475,12 @@ for (const [title, options] of [
   ['by a starter', {}],
   ['by request, uncontained', optional],
 ]) {
+  test(`C93 end(): what is never idle, below an Engine that handles the signal, gets it as well (${title})`, async (t) => {
+    const { session, counts, once } = await counting(t, { ...options, grace: 2000 }, 'busy')
+    t.like(await session.end(), { outcome: 'ended' })
+    t.deepEqual(counts(), once)
+  })
+
   test(`end(): one SIGTERM to each, SIGKILL after grace, nothing twice (${title})`, async (t) => {
     const { session, pids, counts, once } = await counting(t, { ...options, grace: 400 })
     const begin = performance.now()

@@ -4,7 +4,7 @@
 //! what is below a process that handles the signal is left to that one first. It is sent the signal from here as soon as
 //! it is known that it has not got it: it would have died of it, or it has not run since. That is asked when the process
 //! above has ended, and after a moment. Of whom it is not known is sent it a moment after the end of the one above, or
-//! before the grace is over.
+//! some time later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -15,8 +15,10 @@ use crate::sys::{self, Group, Handle, Pid};
 
 /// Whoever passes a signal on has done so by then. (Measured: 37 ms at most, 49 beside two busy loops; record 30.)
 const MOMENT: Duration = Duration::from_millis(100);
-/// What was asked by nobody has this much of the grace left, or half of it if that is shorter.
-const AT_LEAST: Duration = Duration::from_millis(500);
+/// Everybody is asked by then, or after half of a grace that is shorter.
+const LATEST: Duration = Duration::from_secs(1);
+/// A starter's: how long it really is, its host decides. Then all are asked at once.
+const UNKNOWN_GRACE: Duration = Duration::from_secs(3600);
 /// Between two looks at those above: nothing tells of the end of a process that is not our child.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -54,7 +56,7 @@ impl Asking {
         signal: i32,
         grace: Duration,
     ) -> Option<Box<Asking>> {
-        let left = left_to_others(brood, signal);
+        let left = if grace < UNKNOWN_GRACE { left_to_others(brood, signal) } else { Vec::new() };
         if left.is_empty() {
             brood.signal_all(group, signal);
             return None;
@@ -62,7 +64,7 @@ impl Asking {
         let pids: BTreeSet<Pid> = left.iter().map(|left| left.pid).collect();
         brood.signal_others(None, signal, |pid| pids.contains(&pid));
         let now = Instant::now();
-        let until = now + grace - AT_LEAST.min(grace / 2);
+        let until = now + LATEST.min(grace / 2);
         Some(Box::new(Asking { signal, moment: now + MOMENT, until, next: now + PAUSE, left }))
     }
 
