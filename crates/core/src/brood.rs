@@ -19,11 +19,9 @@ use std::time::{Duration, Instant};
 use holdfast_wire::{By, EndFacts, Exit, MAX_NAMED, Mechanism, Outcome, ProcessInfo, Reason, Usage};
 
 use crate::group::hold_listed;
-use crate::set_uid::{REFUSAL_GRACE, SetUid};
+use crate::limits::{BUDGET, REFUSAL_GRACE};
+use crate::set_uid::SetUid;
 use crate::sys::{self, ChildrenFile, Delivery, Family, Group, Handle, Kill, LimitedUser, Listed, Look, Pid};
-
-/// From the first SIGKILL until survivors are reported.
-pub const BUDGET: Duration = Duration::from_secs(5);
 
 /// What is below this process.
 #[derive(Default)]

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use holdfast_wire::ProcessInfo;
 use rustix::event::{PollFd, PollFlags};
 
-use crate::set_uid::{REFUSAL_GRACE, SetUid};
+use crate::limits::REFUSAL_GRACE;
+use crate::set_uid::SetUid;
 use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid, Turn};
 
 /// Polling interval for handles without a pidfd.

@@ -19,9 +19,9 @@ use holdfast_wire::{MAX_NAMED, ProcessInfo, Reason};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::arguments::{number_after, number_from};
-use crate::brood::BUDGET;
 use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, Tracked, await_one};
-use crate::runner::{BACKGROUND_GRACE, SETTLE, say};
+use crate::limits::{BACKGROUND_GRACE, BUDGET, SETTLE};
+use crate::runner::say;
 use crate::settle::{Settled, Settling};
 use crate::socket;
 use crate::stops::stop;

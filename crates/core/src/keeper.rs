@@ -20,7 +20,7 @@ use crate::brood::{Brood, Killing, Left, Progress, facts};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
 use crate::group::{GroupEnd, Hold, Live, Tracked};
-use crate::runner::ENDS;
+use crate::limits::ENDS;
 use crate::settle::{Settled, Settling};
 use crate::socket::{self, Outbox, Received};
 use crate::sys::{

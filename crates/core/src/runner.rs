@@ -20,23 +20,16 @@ use holdfast_wire::{
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 
-use crate::brood::{BUDGET, Brood, Killing, Progress};
+use crate::brood::{Brood, Killing, Progress};
 use crate::classes::Classes;
 use crate::commitment::Commitment;
 use crate::keeper;
+use crate::limits::BUDGET;
 use crate::socket::{self, Outbox, Received};
 use crate::sys::{
     self, Attributes, ChildrenFile, Failure, Forked, Look, Origin, Parent, Pid, Sender, SignalInfo,
     SignalSource, TerminalGroup,
 };
-
-// The defaults of `holdfast run` and of the starter, in milliseconds. Those of the API, in src/command.ts, are the same.
-/// See [`Order::grace`].
-pub const GRACE: u64 = 2_000;
-/// See [`Order::background_grace`].
-pub const BACKGROUND_GRACE: u64 = 500;
-/// See [`Order::settle`].
-pub const SETTLE: u64 = 100;
 
 /// timeout(1): the time was up.
 const TIMED_OUT: u8 = 124;
@@ -44,10 +37,6 @@ const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
 /// The shell's: not found.
 const NOT_FOUND: u8 = 127;
-
-/// Signals that begin the end and are its first signal. Every other one is passed on to the command's first process,
-/// as if that had been started in our place.
-pub const ENDS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// Signals that a terminal sends to the whole group in its foreground and that do not end a command: it has them.
 const TO_THE_GROUP: [i32; 5] = [libc::SIGWINCH, libc::SIGCONT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];

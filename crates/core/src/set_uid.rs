@@ -10,12 +10,8 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use crate::brood::BUDGET;
+use crate::limits::{BUDGET, REFUSAL_GRACE};
 use crate::sys::{self, Group, Handle, LimitedUser, Look, Pid};
-
-/// How long whoever is asked is left alone; and how long a process that refuses signals may take to exit by itself after
-/// the last success, as sudo(8) does when its command or its terminal is gone.
-pub const REFUSAL_GRACE: Duration = Duration::from_millis(500);
 
 /// Those that are asked in one end.
 pub struct SetUid {

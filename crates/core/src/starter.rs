@@ -12,9 +12,8 @@ use std::process::ExitCode;
 use holdfast_wire::Background;
 
 use crate::arguments::number_after;
-use crate::runner::{
-    Arrival, BACKGROUND_GRACE, Begun, ENDS, GRACE, Order, Runner, SETTLE, Stand, Verdict, say,
-};
+use crate::limits::{BACKGROUND_GRACE, ENDS, GRACE, SETTLE};
+use crate::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
 use crate::stops::stop;
 use crate::sys::{self, Parent};
 

@@ -1,10 +1,10 @@
 //! The N-API addon: converts between JavaScript values and [`holdfast_core::host`], and holds no policy. The
-//! JavaScript side of this surface is `src/native.ts`, which documents every function.
+//! JavaScript side of this surface is `src/native/addon.ts`, which documents every function.
 #![expect(
     clippy::too_many_arguments,
     reason = "positional, because every property of an object costs a look-up"
 )]
-#![expect(missing_docs, reason = "documented in src/native.ts, the file that its callers read")]
+#![expect(missing_docs, reason = "documented in src/native/addon.ts, the file that its callers read")]
 
 use std::io;
 use std::path::{Path, PathBuf};
