@@ -10,10 +10,11 @@ import type { ChildProcess } from 'node:child_process'
 import type { Readable, Stream, Writable } from 'node:stream'
 
 // ---------------------------------------------------------------- starting
-type P = 'pipe' | 'overlapped' | null | undefined
-type In<T> = T extends P ? Writable : null
-type Out<T> = T extends P ? Readable : null
-type Piped = ContainedProcess<Writable, Readable, Readable>
+/** What makes a pipe of a place of `stdio`. */
+type PipeOption = 'pipe' | 'overlapped' | null | undefined
+type StdinOf<Option> = Option extends PipeOption ? Writable : null
+type OutputOf<Option> = Option extends PipeOption ? Readable : null
+type PipedProcess = ContainedProcess<Writable, Readable, Readable>
 /**
  * Starts `file` contained: what it starts is ended, and shown to be ended, when the call ends or the host dies.
  *
@@ -23,17 +24,20 @@ type Piped = ContainedProcess<Writable, Readable, Readable>
  * not yet supported. Options whose value is undefined count as not given, as do inherited ones.
  * What the system refuses arrives as `error`. `pid` is set on return.
  */
-export function spawn(file: string, options?: SpawnOptions & { stdio?: P | readonly [P?, P?, P?] }): Piped
+export function spawn(
+  file: string,
+  options?: SpawnOptions & { stdio?: PipeOption | readonly [PipeOption?, PipeOption?, PipeOption?] },
+): PipedProcess
 export function spawn(
   file: string,
   args?: readonly string[],
-  options?: SpawnOptions & { stdio?: P | readonly [P?, P?, P?] },
-): Piped
+  options?: SpawnOptions & { stdio?: PipeOption | readonly [PipeOption?, PipeOption?, PipeOption?] },
+): PipedProcess
 export function spawn<const S extends readonly [StdioOption, StdioOption, StdioOption, ...StdioOption[]]>(
   file: string,
   args: readonly string[],
   options: SpawnOptions & { stdio: S },
-): ContainedProcess<In<S[0]>, Out<S[1]>, Out<S[2]>>
+): ContainedProcess<StdinOf<S[0]>, OutputOf<S[1]>, OutputOf<S[2]>>
 export function spawn(
   file: string,
   args: readonly string[],
@@ -42,7 +46,7 @@ export function spawn(
 export function spawn<const S extends readonly [StdioOption, StdioOption, StdioOption, ...StdioOption[]]>(
   file: string,
   options: SpawnOptions & { stdio: S },
-): ContainedProcess<In<S[0]>, Out<S[1]>, Out<S[2]>>
+): ContainedProcess<StdinOf<S[0]>, OutputOf<S[1]>, OutputOf<S[2]>>
 export function spawn(file: string, options: SpawnOptions | PtySpawnOptions): ContainedProcess
 export function spawn(
   file: string,
@@ -50,9 +54,10 @@ export function spawn(
   options?: SpawnOptions | PtySpawnOptions,
 ): ContainedProcess
 
-type Encoding = BufferEncoding | 'buffer' | undefined
+/** Of `stdout` and `stderr` in a result. */
+type OutputEncoding = BufferEncoding | 'buffer' | undefined
 /** An encoding that is known only at run time (in a variable of type RunOptions) may give either. */
-type ResultOf<E extends Encoding> = 'buffer' extends E
+type ResultOf<E extends OutputEncoding> = 'buffer' extends E
   ? [E] extends ['buffer']
     ? RunResult<Uint8Array>
     : RunResult<string | Uint8Array>
@@ -66,12 +71,12 @@ type ResultOf<E extends Encoding> = 'buffer' extends E
  * (ERR_HOLDFAST_CONSUMER, after the end, with `cause` and `result`). A signal that was aborted before the start
  * rejects with AbortError. Wrong arguments reject with what spawn() throws for them; run() never throws synchronously.
  */
-export function run<E extends Encoding = 'utf8'>(
+export function run<E extends OutputEncoding = 'utf8'>(
   file: string,
   args?: readonly string[],
   options?: RunOptions<E>,
 ): Promise<ResultOf<E>>
-export function run<E extends Encoding = 'utf8'>(file: string, options?: RunOptions<E>): Promise<ResultOf<E>>
+export function run<E extends OutputEncoding = 'utf8'>(file: string, options?: RunOptions<E>): Promise<ResultOf<E>>
 
 /**
  * A pseudo-terminal instead of pipes: excludes `stdio`.
@@ -212,7 +217,7 @@ export type StdioOption =
   | undefined
 export type StdioOptions = 'pipe' | 'overlapped' | 'ignore' | 'inherit' | readonly StdioOption[]
 
-export interface RunOptions<E extends Encoding = Encoding> extends CallOptions {
+export interface RunOptions<E extends OutputEncoding = OutputEncoding> extends CallOptions {
   /**
    * As in node:child_process. Default 'pipe' for stdout and stderr, and for stdin 'ignore' (/dev/null) unless `input` is
    * given. Further 'pipe's are refused, since a result has no place for their output. 'ipc' is not yet: refused.
@@ -303,7 +308,7 @@ export interface ContainedProcess<
    * an earlier one began. Keeps the event loop alive until then. Defaults: the call's own `killSignal` and `grace`. Throws
    * only for wrong options.
    */
-  end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
+  end(options?: EndOptions): Promise<EndReport>
   /**
    * Lets everything the call started run on for good. (unref() does not release.)
    * @deprecated Not yet supported: rejects with ERR_HOLDFAST_NOT_SUPPORTED.
@@ -327,6 +332,13 @@ export interface ContainedProcess<
 }
 
 // ---------------------------------------------------------------- results
+/** Of end(), of calls and guards. */
+export interface EndOptions {
+  /** First signal of the ladder. */
+  signal?: NodeJS.Signals | number
+  /** Time in whole milliseconds from `signal` to SIGKILL. 0 goes to SIGKILL at once. */
+  grace?: number
+}
 export interface EndReport {
   /**
    * 'ended': shown to be ended. 'released': runs on for good, on purpose. 'unconfirmed': could not be shown.
@@ -485,7 +497,7 @@ export interface Guard {
    * Ends the group. Idempotent, valid in every state; a later call with options can only shorten what an earlier one
    * began. Defaults: 'SIGTERM', 2000 ms. Throws only for wrong options.
    */
-  end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
+  end(options?: EndOptions): Promise<EndReport>
   /**
    * Lets the group run on for good. Not after end(). The notice `release`, when the outcome is another one than
    * 'released'.
@@ -501,7 +513,7 @@ export interface RunningCall {
   readonly file: string
   /** Date.now() at the start. */
   readonly startedAt: number
-  end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
+  end(options?: EndOptions): Promise<EndReport>
   /** @deprecated Not yet supported: rejects with ERR_HOLDFAST_NOT_SUPPORTED. */
   release(): Promise<EndReport>
 }
@@ -512,11 +524,7 @@ export function running(): RunningCall[]
  * stops waiting. Default scope 'thread', the calls of this thread.
  * 'process': those of every thread of this process, and of every copy of this package in it.
  */
-export function endAll(options?: {
-  signal?: NodeJS.Signals | number
-  grace?: number
-  scope?: 'thread' | 'process'
-}): Promise<EndReport[]>
+export function endAll(options?: EndOptions & { scope?: 'thread' | 'process' }): Promise<EndReport[]>
 /**
  * Starts a new helper for the calls to come, after the host took on a root directory, namespaces, cgroups, filters,
  * `no_new_privs` or capabilities that the old one has not. To be called in the thread that took them on, and that makes

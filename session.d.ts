@@ -8,7 +8,7 @@
  * Times are whole milliseconds.
  */
 import type { Readable, Writable } from 'node:stream'
-import type { EndReport } from './index'
+import type { EndOptions, EndReport } from './index'
 
 /**
  * Starts an Engine contained. Resolves when the acknowledgement was read, or is known not to come.
@@ -85,7 +85,7 @@ export interface Session {
    * With SIGHUP, SIGINT, SIGQUIT and SIGTERM a starter ends all of it; any other signal to its pid it passes on to the
    * Engine.
    */
-  end(options?: { signal?: NodeJS.Signals | number; grace?: number }): Promise<EndReport>
+  end(options?: EndOptions): Promise<EndReport>
   /** end(), for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
 }

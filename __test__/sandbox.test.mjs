@@ -485,7 +485,7 @@ test('C52 no subreaper: a keeper that is killed leaves what the kernel does not 
   await noneMarked(own)
 })
 
-// It starts a helper and nothing more, so that it is not told whether there are subreapers (src/capabilities.ts).
+// It starts a helper and nothing more, so that it is not told whether there are subreapers (src/native/capabilities.ts).
 test('C52 no subreaper: probe() says so', async (t) => {
   const entered = enter(t, GROUP)
   if (entered === undefined) return

@@ -1,6 +1,6 @@
 // Runs every check and test, shows each one's output, and closes with a summary and the real totals.
 //   --long    the longer suites too (HOLDFAST_LONG=1)
-//   --checks  what needs no native build: lint, format, lints of the crates, licences, manifests, types
+//   --checks  what needs no native build: lint, format, lints of the crates, licences, manifests, imports, types
 import { spawn } from 'node:child_process'
 import { stripVTControlCharacters } from 'node:util'
 
@@ -22,6 +22,7 @@ const CHECKS = [
   ['cargo clippy, stops', clippy(...stops)],
   ['licences', [node, 'scripts/check-licences.mjs']],
   ['manifests', [node, 'scripts/check-manifests.mjs']],
+  ['imports', [node, 'scripts/check-imports.mjs']],
 ]
 const LONG = [['types matrix', [node, 'scripts/types-matrix.mjs']]]
 const TESTS = [

@@ -1,14 +1,14 @@
 /** The public surface. index.d.ts at the root declares it; scripts/api.check.ts holds the two together. */
 import type * as api from '../index'
-import { endAll as endEvery, running as runningCalls } from './call'
-import { spawn as spawnContained } from './contained-process'
-import { guard as guardGroup } from './guard'
-import { native, open } from './reactor'
-import { run as runContained } from './run'
+import { spawn as spawnContained } from './call/contained-process'
+import { endAll as endEvery, running as runningCalls } from './call/registry'
+import { run as runContained } from './call/run'
+import { guard as guardGroup } from './guard/guard'
+import { native, open } from './native/reactor'
 
-export { capabilities, probe } from './capabilities'
-export { HoldfastError } from './errors'
-export { notices } from './notices'
+export { capabilities, probe } from './native/capabilities'
+export { HoldfastError } from './report/errors'
+export { notices } from './report/notices'
 
 // The types of options and result depend on one another in ways that only the declaration can say.
 export const spawn = spawnContained as unknown as typeof api.spawn

@@ -11,10 +11,9 @@
  * fed from the stream.
  */
 import type { Readable } from 'node:stream'
-import type { Call } from './call'
-import { Place } from './native'
-import { native } from './reactor'
-import { hostEndOf, type PipeStream, type PipeWritable } from './streams'
+import { Place } from '../native/addon'
+import { native } from '../native/reactor'
+import { hostEndOf, type PipeStream, type PipeWritable } from '../pipe/streams'
 
 const MOST = 2 ** 31 - 1
 
@@ -57,6 +56,13 @@ const isObject = (value: unknown): value is object => typeof value === 'object' 
 export const isStream = (value: unknown): boolean =>
   isObject(value) && (typeof (value as Readable).pipe === 'function' || 'writable' in value)
 
+/** What of a call is needed for them. */
+interface Taking {
+  readonly ended: Promise<unknown>
+  /** For what feeds its stdin from a stream of the host; no user has it. */
+  fedStdin(): PipeWritable
+}
+
 export class Given {
   private readonly lent: HostStream[] = []
   private readonly own: PipeStream[] = []
@@ -77,9 +83,9 @@ export class Given {
   }
 
   /** The call has been started. */
-  take(call: Call): void {
+  take(call: Taking): void {
     for (const stream of this.own) giveAway(stream)
-    for (const stream of this.lent) lend(stream, call)
+    for (const stream of this.lent) lend(stream, call.ended)
     if (this.fed !== undefined) feed(this.fed, call.fedStdin())
   }
 }
@@ -110,7 +116,7 @@ function giveAway(stream: PipeStream): void {
   else stream.destroy()
 }
 
-function lend(stream: HostStream, call: Call): void {
+function lend(stream: HostStream, ended: Promise<unknown>): void {
   const { readableFlowing, _handle, _readableState } = stream
   if (_handle) {
     _handle.reading = false
@@ -130,5 +136,5 @@ function lend(stream: HostStream, call: Call): void {
     if (isWanted || (readableFlowing === null && stream.listenerCount('data') > 0)) stream.resume()
     else stream.readableFlowing = readableFlowing
   }
-  void call.ended.then(giveBack)
+  void ended.then(giveBack)
 }

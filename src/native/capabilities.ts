@@ -1,7 +1,7 @@
 /** What this machine can do: from files alone, and by trying. */
-import type { Capabilities } from '../index'
-import { noDescriptor, notOpened } from './errors'
-import { inspectHelper, load, version } from './native-load'
+import type { Capabilities } from '../../index'
+import { noDescriptor, notOpened } from '../report/errors'
+import { inspectHelper, load, version } from './load'
 
 export function capabilities(): Capabilities {
   try {

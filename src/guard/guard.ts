@@ -16,11 +16,17 @@
  * not find that.
  */
 import { AsyncResource } from 'node:async_hooks'
-import type { EndReport, Guard, ProcessInfo } from '../index'
-import { type Abortable, unwatchSignal, watchSignal } from './abort'
-import { type EndOptions, endNumbers, OWN } from './call'
-import { abortSignal, GRACE, oneOf, SIGTERM } from './command'
-import { debug } from './debug'
+import type { EndOptions, EndReport, Guard, ProcessInfo } from '../../index'
+import type { GuardStart } from '../native/addon'
+import { environment, hold, letGo, native, open } from '../native/reactor'
+import { clearTimeout, clock, setTimeout } from '../native/timers'
+import { type Abortable, abortSignal, unwatchSignal, watchSignal } from '../options/abort'
+import { ladderOf, OWN } from '../options/end'
+import { GUARD, optionsOf } from '../options/names'
+import { SIGTERM } from '../options/signals'
+import { GRACE, oneOf } from '../options/values'
+import { lent, Pipe, type PipeCall, Reader, type Sink, Writer } from '../pipe/pipe'
+import { debug } from '../report/debug'
 import {
   abortError,
   guardError,
@@ -31,14 +37,9 @@ import {
   noDescriptor,
   outOfRange,
   systemCode,
-} from './errors'
-import { clearTimeout, clock, setTimeout } from './globals'
-import * as messages from './messages'
-import type { GuardStart } from './native'
-import { notices } from './notices'
-import { GUARD, optionsOf } from './options'
-import { lent, Pipe, type PipeCall, Reader, type Sink, Writer } from './pipe'
-import { environment, hold, letGo, native, open } from './reactor'
+} from '../report/errors'
+import * as messages from '../report/messages'
+import { notices } from '../report/notices'
 
 const MOST_PID = 2 ** 31 - 1
 /** It says so within milliseconds; what has not by then is stopped, or no guard. */
@@ -282,7 +283,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
   }
 
   private end(options?: EndOptions): Promise<EndReport> {
-    const { signal, grace } = endNumbers(options)
+    const { signal, grace } = ladderOf(options)
     this.begin('end', signal, grace)
     return this.ended
   }

@@ -4,10 +4,10 @@
  * found nothing to do.
  */
 import type { AsyncResource } from 'node:async_hooks'
-import { notOpened } from './errors'
-import { nextTick, setInterval } from './globals'
-import type { Native } from './native'
-import { type HelperFile, type Loaded, load } from './native-load'
+import { notOpened } from '../report/errors'
+import type { Native } from './addon'
+import { type HelperFile, type Loaded, load } from './load'
+import { nextTick, setInterval } from './timers'
 
 export interface Watcher {
   /** What it calls runs in here (AsyncLocalStorage). */

@@ -8,10 +8,27 @@
 import { AsyncResource } from 'node:async_hooks'
 import { inspect } from 'node:util'
 import { threadId } from 'node:worker_threads'
-import type { EndReport, RunningCall } from '../index'
-import { unwatchSignal, watchSignal } from './abort'
-import { type Command, milliseconds, oneOf, signalName, signalOption } from './command'
-import { debug } from './debug'
+import type { EndOptions, EndReport } from '../../index'
+import { type CallEvent, Place } from '../native/addon'
+import {
+  enter,
+  environment,
+  hold,
+  letGo,
+  native,
+  open,
+  setHeard,
+  unwatch,
+  type Watcher,
+  watch,
+} from '../native/reactor'
+import { dateNow, nextTick, setImmediate } from '../native/timers'
+import { unwatchSignal, watchSignal } from '../options/abort'
+import { ladderOf, OWN } from '../options/end'
+import { signalName } from '../options/signals'
+import { discard, Pipe } from '../pipe/pipe'
+import type { PipeWritable } from '../pipe/streams'
+import { debug } from '../report/debug'
 import {
   abortError,
   type HoldfastError,
@@ -21,51 +38,18 @@ import {
   refusedError,
   startError,
   tooLong,
-} from './errors'
-import { dateNow, nextTick, setImmediate } from './globals'
-import { debugUncontained } from './messages'
-import { type CallEvent, Place } from './native'
-import { notices } from './notices'
-import { END, END_ALL, optionsOf, type Values } from './options'
-import { discard, Pipe } from './pipe'
-import { enter, environment, hold, letGo, native, open, setHeard, unwatch, type Watcher, watch } from './reactor'
-import type { PipeWritable } from './streams'
-
-export interface EndOptions {
-  signal?: NodeJS.Signals | number
-  grace?: number
-}
-export interface Usage {
-  userTime: number
-  systemTime: number
-  maxRss: number
-}
-type Event<K extends CallEvent['kind']> = Extract<CallEvent, { kind: K }>
-
-const NOT_STARTED: Event<'ended'> = {
-  kind: 'ended',
-  outcome: 'ended',
-  mechanism: 'none',
-  by: 'host',
-  reason: 'not-started',
-  leftovers: [],
-  leftoverCount: 0,
-  survivors: [],
-  cutOff: false,
-  proofTime: 0,
-  userTime: 0,
-  systemTime: 0,
-  maxRss: 0,
-}
+} from '../report/errors'
+import { debugUncontained } from '../report/messages'
+import { notices } from '../report/notices'
+import type { Command } from './command'
+import { type Event, NOT_STARTED, reportOf, type Usage, usageOf } from './reports'
 
 const KEEP = 1
-/** For the addon: the call's own signal or grace. */
-export const OWN = -1
 
 /** Every call that has not ended, in the order of their starts: also one whose handle was dropped. */
-const calls = new Set<Call>()
+export const calls = new Set<Call>()
 /** Calls that have ended, and whose result waits for a consumer. */
-const waiting = new Set<Call>()
+export const waiting = new Set<Call>()
 let serial = 0
 let hasToldUncontained = false
 
@@ -406,7 +390,7 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   /** @throws TypeError or RangeError for wrong options */
   end(options?: EndOptions): Promise<EndReport> {
-    const { signal, grace } = endNumbers(options)
+    const { signal, grace } = ladderOf(options)
     // The ladder is climbed once; a later call with options of its own may shorten it.
     if (this.isLive() && (this.endedBy === undefined || signal !== OWN || grace !== OWN)) {
       this.endedBy ??= 'end'
@@ -476,105 +460,4 @@ export abstract class Call extends AsyncResource implements Watcher {
 /** One round for what the listener's own setImmediate() came behind, and one for what it asked for. */
 function comeRound(call: Call, step: () => void): void {
   setImmediate(enter, call, call.take, step)
-}
-
-/** @throws TypeError or RangeError for wrong options */
-export function endNumbers(options: unknown): { signal: number; grace: number } {
-  return ladderOf(optionsOf(options, END))
-}
-
-function ladderOf({ signal, grace }: Values): { signal: number; grace: number } {
-  return { signal: signalOption('signal', signal) ?? OWN, grace: milliseconds('grace', grace, OWN) }
-}
-
-function usageOf({ userTime, systemTime, maxRss }: Usage): Usage {
-  return { userTime, systemTime, maxRss }
-}
-
-function reportOf(event: Event<'ended'>): EndReport {
-  const { outcome, mechanism, by, reason, leftovers, leftoverCount, survivors, proofTime } = event
-  const notice = noticeOf(event)
-  return {
-    outcome,
-    mechanism,
-    by,
-    reason,
-    leftovers,
-    leftoverCount,
-    released: [],
-    survivors,
-    proofTime,
-    ...(notice !== undefined && { notice }),
-  }
-}
-
-function noticeOf(event: Event<'ended'>): string | undefined {
-  if (event.reason === 'not-started') return undefined
-  const isLost = event.reason === 'keeper-gone' || event.reason === 'host-gone'
-  if (event.by === 'host' && event.mechanism === 'none' && !isLost) return notices.helper
-  if (event.outcome !== 'ended' && event.outcome !== 'released') return notices.end
-  return event.cutOff ? notices.background : undefined
-}
-
-// ---- all of them
-/** What others may know and ask of a call. Its pid is NaN while it is not known: a 0 would name the host's own group to kill(2). */
-export function viewOf(call: Call): RunningCall {
-  const view: RunningCall = {
-    get id() {
-      return call.id
-    },
-    get pid() {
-      return call.pid ?? Number.NaN
-    },
-    file: call.namedOf().file,
-    startedAt: call.startedAt,
-    end: (options) => call.end(options),
-    release: () => call.release(),
-  }
-  return Object.defineProperty(view, inspect.custom, { value: () => call.facts() })
-}
-
-/** The calls of this thread that have not ended, kept ones included. */
-export function running(): RunningCall[] {
-  return Array.from(calls, viewOf)
-}
-
-/** Ends the calls of this thread: all are signalled before any is waited for. */
-export async function endAll(options?: EndOptions & { scope?: 'thread' | 'process' }): Promise<EndReport[]> {
-  const given = optionsOf(options, END_ALL)
-  const scope = oneOf('scope', given.scope, ['thread', 'process'])
-  const { signal, grace } = ladderOf(given)
-  const own = [...calls, ...waiting].map((call) => call.end({ signal: given.signal, grace: given.grace } as EndOptions))
-  if (scope !== 'process') return Promise.all(own)
-  open()
-  const others = native.endOthers(environment, signal, grace).map((number) => new Observer(number).ended)
-  return Promise.all([...own, ...others])
-}
-
-/** Another thread's call, of which nothing but its end is told here. */
-class Observer extends AsyncResource implements Watcher {
-  readonly ended: Promise<EndReport>
-  private resolve: ((report: EndReport) => void) | undefined
-
-  constructor(private readonly number: number) {
-    super('HOLDFAST')
-    this.ended = new Promise((resolve) => {
-      this.resolve = resolve
-    })
-    watch(number, this)
-    hold()
-  }
-
-  get scope(): this {
-    return this
-  }
-
-  ready(): void {
-    for (const event of native.receive(this.number)) {
-      if (event.kind !== 'ended') continue
-      unwatch(this.number)
-      letGo()
-      this.resolve?.(reportOf(event))
-    }
-  }
 }

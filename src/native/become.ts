@@ -1,8 +1,8 @@
 /** This process becomes the helper, in one of its modes: nothing of Node stays in memory. */
-import { systemCode } from './errors'
+import { systemCode } from '../report/errors'
+import * as messages from '../report/messages'
 import { channelVariables, inheritedDescriptors } from './inherit'
-import * as messages from './messages'
-import { load } from './native-load'
+import { load } from './load'
 
 /** @throws Error or HoldfastError where it cannot; then nothing has changed */
 export function becomeHelper(mode: string, args: readonly string[]): never {

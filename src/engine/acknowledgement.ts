@@ -2,13 +2,8 @@
  * Reads ahead of what is to become a stream. The stream is made when this is over and begins with what was read, without
  * the acknowledgement. So it is untouched when its user has it, whatever is done with it first.
  */
-import { clearTimeout, setImmediate, setTimeout } from './globals'
-import { kept, type Sink } from './pipe'
-
-/** What was read before there was a stream. */
-export interface Head extends Sink {
-  readonly head: Buffer
-}
+import { clearTimeout, setImmediate, setTimeout } from '../native/timers'
+import { type Head, kept } from '../pipe/pipe'
 
 /** Whether an output begins with a certain line, which is taken out of it. */
 export class Acknowledgement implements Head {

@@ -1,4 +1,20 @@
-/** One listener for each AbortSignal, however many calls share it; none when no call is left. */
+/** The option `signal`: an AbortSignal. One listener for each, however many calls share it; none when no call is left. */
+import { invalidType } from '../report/errors'
+
+export function abortSignal(value: unknown): AbortSignal | undefined {
+  if (value === undefined) return undefined
+  if (
+    value === null ||
+    typeof value !== 'object' ||
+    !('aborted' in value) ||
+    typeof (value as AbortSignal).addEventListener !== 'function' ||
+    typeof (value as AbortSignal).removeEventListener !== 'function'
+  ) {
+    throw invalidType('options.signal', 'an AbortSignal', value)
+  }
+  return value as AbortSignal
+}
+
 export interface Abortable {
   abort(): void
 }

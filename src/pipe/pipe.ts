@@ -5,11 +5,11 @@
  * Reads go into one buffer for the whole environment: what is kept of it is copied, unless most of it is used.
  */
 import type { AsyncResource } from 'node:async_hooks'
-import { systemError } from './errors'
-import { setImmediate, setTimeout } from './globals'
-import { stdinClosed } from './messages'
-import { Ready } from './native'
-import { enter, native, throwLater, unwatch, type Watcher, watch } from './reactor'
+import { Ready } from '../native/addon'
+import { enter, native, throwLater, unwatch, type Watcher, watch } from '../native/reactor'
+import { setImmediate, setTimeout } from '../native/timers'
+import { systemError } from '../report/errors'
+import { stdinClosed } from '../report/messages'
 
 const EAGAIN = 11
 const EPIPE = 32
@@ -90,6 +90,11 @@ export interface Sink {
   received(length: number): boolean
   /** The end of the file, or of what was to be read. errno 0, or what read(2) failed with. Once. */
   finished(errno: number): void
+}
+
+/** What was read of a pipe before there was a stream. */
+export interface Head extends Sink {
+  readonly head: Buffer
 }
 
 export class Reader {

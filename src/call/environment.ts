@@ -1,5 +1,5 @@
 /** Flat: what the addon takes, `KEY=VALUE` joined by NUL. Ours is read at each start, since it can change at any time. */
-import { invalidVariable } from './errors'
+import { invalidVariable } from '../report/errors'
 
 export function environmentOf(env: NodeJS.ProcessEnv): string {
   let flat = ''

@@ -2,9 +2,8 @@
 import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { getSystemErrorName } from 'node:util'
-import type { HoldfastError as Api, RunResult } from '../index'
+import type { HoldfastError as Api, RunResult } from '../../index'
 import * as messages from './messages'
-import type { CallEvent, Step } from './native'
 import { notices } from './notices'
 
 export const codes = {
@@ -124,7 +123,34 @@ export interface Named {
   readonly argv: readonly string[]
 }
 
-type StartFailed = Extract<CallEvent, { kind: 'failed' }>
+export type Step =
+  | 'cwd'
+  | 'program'
+  | 'interpreter'
+  | 'arguments'
+  | 'stdio'
+  | 'limits'
+  | 'credentials'
+  | 'helper'
+  /** A part of 'helper' that has a name of its own, so that the message can say what is refused. */
+  | 'parent-death signal'
+
+/** The command could not be started. Nothing of it ran. */
+export interface StartFailure {
+  readonly step: Step
+  readonly errno: number
+  /** This process itself was refused something, and not its keeper. */
+  readonly byHost: boolean
+}
+
+/** No keeper took the call. */
+export interface StartRefusal {
+  /** false: provably nothing ran. true: it cannot be known. */
+  readonly unclear: boolean
+  readonly errno: number
+  /** What was attempted, for the message. */
+  readonly tried: string
+}
 
 /** What was to be executed; another one than that of which the error is, in a session. */
 interface Started {
@@ -137,7 +163,7 @@ interface Started {
 export function startError(
   command: Named & { readonly env: string },
   started: Started,
-  { step, errno, byHost }: StartFailed,
+  { step, errno, byHost }: StartFailure,
 ): HoldfastError {
   const code = systemCode(errno)
   const path = step === 'cwd' ? started.cwd : step === 'program' || step === 'interpreter' ? started.file : ''
@@ -155,15 +181,14 @@ export function startError(
 const LONGEST_NAME = 2 ** 16
 const LONGEST_ARGUMENTS = 2 ** 26
 
-const failedHere = (step: StartFailed['step'], errno: number): StartFailed => ({
-  kind: 'failed',
+const failedHere = (step: Step, errno: number): StartFailure => ({
   step,
   errno,
   byHost: true,
 })
 
 /** The refusal that the system would answer. */
-export function tooLong(file: string, argv: readonly string[], env: string): StartFailed | undefined {
+export function tooLong(file: string, argv: readonly string[], env: string): StartFailure | undefined {
   if (file.length > LONGEST_NAME) return failedHere('program', ENAMETOOLONG)
   let length = env.length
   for (const argument of argv) length += argument.length
@@ -281,7 +306,7 @@ function located({ file, env, cwd }: Started): string {
 
 const spawnFacts = (command: Named) => ({ syscall: `spawn ${command.file}`, spawnargs: command.argv.slice(1) })
 
-export function refusedError(command: Named, event: Extract<CallEvent, { kind: 'refused' }>): HoldfastError {
+export function refusedError(command: Named, event: StartRefusal): HoldfastError {
   const errno = -(event.errno || UNKNOWN)
   return event.unclear
     ? new HoldfastError(messages.unclear(command.file, event.tried), {

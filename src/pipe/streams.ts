@@ -1,7 +1,7 @@
 /** Node streams over pipes. */
 import { Duplex, Readable, Writable } from 'node:stream'
-import { systemError } from './errors'
-import { nextTick } from './globals'
+import { nextTick } from '../native/timers'
+import { systemError } from '../report/errors'
 import { kept, type Pipe, Reader, type Sink, Writer } from './pipe'
 
 const ECONNRESET = 104

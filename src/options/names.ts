@@ -3,9 +3,9 @@
  * something that would not happen. As in node:child_process only own properties count, and `undefined` is the same as no
  * option.
  */
-import type * as api from '../index'
-import type { SessionOptions } from '../session'
-import { invalidType, unknownOption } from './errors'
+import type * as api from '../../index'
+import type { SessionOptions } from '../../session'
+import { invalidType, unknownOption } from '../report/errors'
 
 export type Values = { readonly [option: string]: unknown }
 

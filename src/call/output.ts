@@ -3,7 +3,7 @@
  * however much comes. Bytes are copied into blocks: a stream of single bytes costs no more than its bytes.
  */
 import { constants } from 'node:buffer'
-import { notices } from './notices'
+import { notices } from '../report/notices'
 
 const FIRST_BLOCK = 4 * 1024
 const BLOCK = 64 * 1024

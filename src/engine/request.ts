@@ -4,9 +4,9 @@
  */
 import { readFileSync } from 'node:fs'
 import { isMainThread } from 'node:worker_threads'
-import { becomeHelper } from './become'
-import { debug } from './debug'
-import { NOT_ANSWERED, notAnswered } from './messages'
+import { becomeHelper } from '../native/become'
+import { debug } from '../report/debug'
+import { NOT_ANSWERED, notAnswered } from '../report/messages'
 
 /** engine.ts has this name as well, since it loads nothing without a request. */
 export const VARIABLE = 'LEAN_CTX_SESSION_CONTAINMENT'

@@ -3,20 +3,19 @@ import { ChildProcess } from 'node:child_process'
 import { EventEmitter } from 'node:events'
 import type { Readable, Writable } from 'node:stream'
 import { type InspectOptions, inspect } from 'node:util'
-import type * as api from '../index'
-import type { Head } from './acknowledgement'
-import { Call, type EndOptions } from './call'
-import { type Command, commandOf, placesOf, signalNumber, splitArguments } from './command'
-import { codes, type HoldfastError, notSupported } from './errors'
+import type * as api from '../../index'
+import { Place } from '../native/addon'
+import { enter, setHeard, wasHeard } from '../native/reactor'
+import { nextTick } from '../native/timers'
+import { SPAWN } from '../options/names'
+import { SIGTERM, signalNumber } from '../options/signals'
+import { AFTER_THE_END, HELD_BY_KERNEL, type Head, Reader } from '../pipe/pipe'
+import { PipeDuplex, PipeReadable, type PipeStream, PipeWritable, type StreamOwner } from '../pipe/streams'
+import { codes, type HoldfastError, notSupported } from '../report/errors'
+import { Call } from './call'
+import { type Command, commandOf, splitArguments } from './command'
 import { givenOf } from './given'
-import { nextTick } from './globals'
-import { Place } from './native'
-import { SPAWN } from './options'
-import { AFTER_THE_END, HELD_BY_KERNEL, Reader } from './pipe'
-import { enter, setHeard, wasHeard } from './reactor'
-import { PipeDuplex, PipeReadable, type PipeStream, PipeWritable, type StreamOwner } from './streams'
-
-const SIGTERM = 15
+import { placesOf } from './places'
 
 /** @see the declaration in index.d.ts */
 export function spawn(file: string, second?: unknown, third?: unknown): ContainedProcess {
@@ -82,7 +81,7 @@ export class ContainedProcess extends EventEmitter implements Shape {
   killGroup(signal: NodeJS.Signals | number = SIGTERM): boolean {
     return this[behind].signal(signal === 0 ? 0 : signalNumber(signal), true)
   }
-  end(options?: EndOptions): Promise<api.EndReport> {
+  end(options?: api.EndOptions): Promise<api.EndReport> {
     return this[behind].end(options)
   }
   release(): Promise<api.EndReport> {
@@ -242,7 +241,7 @@ class ContainedCall extends Call implements StreamOwner {
   }
 
   // ---- what is asked of it
-  override end(options?: EndOptions): Promise<api.EndReport> {
+  override end(options?: api.EndOptions): Promise<api.EndReport> {
     const isLive = this.isLive()
     const ended = super.end(options)
     if (isLive) this.child.killed = true

@@ -6,23 +6,13 @@
  * Nothing here throws for what the system refuses; a refusal is an event of the call.
  */
 
+import type { StartFailure, StartRefusal } from '../report/errors'
+
 /** One place of the command's stdio: a code below, or a descriptor of the host (0 or more) to be inherited. */
 export const Place = { ignore: -1, pipe: -2, stdout: -3 } as const
 
 /** Bits of a readiness word: `word >> 2` is the call or pipe. */
 export const Ready = { readable: 1, writable: 2 } as const
-
-export type Step =
-  | 'cwd'
-  | 'program'
-  | 'interpreter'
-  | 'arguments'
-  | 'stdio'
-  | 'limits'
-  | 'credentials'
-  | 'helper'
-  /** A part of 'helper' that has a name of its own, so that the message can say what is refused. */
-  | 'parent-death signal'
 
 export interface NativeProcessInfo {
   pid: number
@@ -32,13 +22,8 @@ export interface NativeProcessInfo {
 export type CallEvent =
   /** The program was executed, as `pid` (0 when that got lost). */
   | { kind: 'started'; pid: number }
-  /** The command could not be started. Nothing of it ran. `byHost`: this process itself was refused something, and not its keeper. */
-  | { kind: 'failed'; step: Step; errno: number; byHost: boolean }
-  /**
-   * No keeper took the call. `unclear` false: provably nothing ran. true: it cannot be known.
-   * `tried` says what was attempted, for the error message.
-   */
-  | { kind: 'refused'; unclear: boolean; errno: number; tried: string }
+  | ({ kind: 'failed' } & StartFailure)
+  | ({ kind: 'refused' } & StartRefusal)
   /**
    * The command's first process ended. Exactly one of code and signal is 0 or more; both are -1 when the
    * keeper was lost and the status is unknown. Times in milliseconds, maxRss in bytes.
@@ -161,7 +146,7 @@ export interface Native {
   descriptor(pipe: number): number
   /**
    * Checks, and starts a guard; does not wait for it. The leader is named by a pidfd from here on. What is said over
-   * the pipe is described in src/guard.ts.
+   * the pipe is described in src/guard/guard.ts.
    * @param sweep what is left when the leader exits is ended
    * @param grace milliseconds from SIGTERM to SIGKILL at the host's death
    */

@@ -4,9 +4,9 @@
  */
 import { accessSync, chmodSync, constants, existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { codes, HoldfastError } from './errors'
-import { FILES } from './messages'
-import type { Native } from './native'
+import { codes, HoldfastError } from '../report/errors'
+import { FILES } from '../report/messages'
+import type { Native } from './addon'
 
 const OVERRIDE = 'HOLDFAST_BINARY_PATH'
 const HELPER = 'holdfast-helper'
@@ -23,8 +23,11 @@ export interface Loaded {
   readonly helper: HelperFile
 }
 
+/** The package's folder: this file is two below it, in dist/. */
+const ROOT = join(__dirname, '..', '..')
+
 /** Of this package; addon and helper have the same. */
-export const version = versionIn(join(__dirname, '..')) as string
+export const version = versionIn(ROOT) as string
 
 /** @throws HoldfastError that says what was tried */
 export function load(): Loaded {
@@ -58,7 +61,7 @@ function locate(): { folder: string; addon: string } {
     return { folder: override, addon }
   }
   const tried: string[] = []
-  for (const folder of [packageFolder(`@holdfast/${target}`, tried), join(__dirname, '..', 'npm', target)]) {
+  for (const folder of [packageFolder(`@holdfast/${target}`, tried), join(ROOT, 'npm', target)]) {
     if (folder === undefined) continue
     const unpacked = outOfArchive(folder)
     if (existsSync(join(unpacked, addon))) return { folder: unpacked, addon }

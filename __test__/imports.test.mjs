@@ -1,0 +1,55 @@
+// The check of imports (scripts/check-imports.mjs) finds what it is to find: a direction that is wrong, and circles.
+import test from 'ava'
+import { circles, rust, typeScript, wrongWays } from '../scripts/check-imports.mjs'
+
+const files = (texts) => new Map(Object.entries(texts))
+
+test('a folder of src must not import one above it, not even a type', (t) => {
+  const graph = typeScript(
+    files({
+      'report/errors.ts': "import type { Native } from '../native/addon'",
+      'native/addon.ts': "import { errors } from '../report/errors'",
+      'cli/main.ts': "const native = require('../native/addon')",
+    }),
+  )
+  t.deepEqual(wrongWays(graph), ['src/report/errors.ts imports src/native/addon.ts, which is above it'])
+})
+
+test('a folder of src that has no floor is a problem', (t) => {
+  t.is(wrongWays(typeScript(files({ 'new/file.ts': '' }))).length, 1)
+})
+
+test('a circle of TypeScript files is found, by whatever kind of import', (t) => {
+  const graph = typeScript(
+    files({
+      'call/a.ts': "import { b } from './b'",
+      'call/b.ts': "export { c } from './c'",
+      'call/c.ts': "type A = typeof import('./a')",
+      'call/d.ts': "import { a } from './a'",
+    }),
+  )
+  t.deepEqual(circles(graph), [['call/a.ts', 'call/b.ts', 'call/c.ts']])
+})
+
+test('a circle of Rust modules is found through re-exports, groups and paths', (t) => {
+  const graph = rust(
+    files({
+      'lib.rs': 'pub mod ends; mod sys; pub use ends::End;',
+      'ends.rs': 'use crate::sys::{self, os::{Handle, Pid}};\npub struct End;',
+      'sys/mod.rs': 'mod os;\npub use os::*;',
+      'sys/os.rs': 'pub struct Handle;\npub fn end() -> crate::End {}',
+    }),
+  )
+  t.deepEqual(circles(graph), [['ends', 'sys::os']])
+})
+
+test('no circle: comments, the tests of a Rust module, and what a parent passes on', (t) => {
+  const graph = rust(
+    files({
+      'lib.rs': 'mod a;\nmod b;\npub use a::A;',
+      'a.rs': '//! See [`B`](crate::b::B).\npub struct A;\n#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}\n',
+      'b.rs': 'use crate::A;\npub struct B;',
+    }),
+  )
+  t.deepEqual(circles(graph), [])
+})

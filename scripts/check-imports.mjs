@@ -1,0 +1,195 @@
+// Which folder of src/ may import which, and that no module imports itself by way of others: in src/, and in the crates
+// `core` and `wire`. An import of types alone counts like any other; a re-export counts for whoever uses it, and tests in
+// a Rust module not at all.
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+/** Folders of src/, from the top to the ground: each imports itself and those behind it. Files of src/ are the entries. */
+const FLOORS = ['cli', 'engine', 'call', 'guard', 'pipe', 'options', 'native', 'report']
+
+/** Circles that there still are, and what opens each. One that is gone has to leave this list, too. */
+const KNOWN_CIRCLES = [
+  // Process, group and handle know one another: `children_by_number` and the looks of waitid go to a child.rs.
+  'core: sys::linux::handle, sys::linux::mode, sys::linux::process, sys::linux::table, sys::linux::terminal, sys::linux::user',
+  // The children use the parent's `lock`, `EnvId` and `Observer`, and implement `Host`: those get a module of their own.
+  'core: host, host::call, host::guards, host::pool, host::reactor',
+  // The vocabulary of a report (`Step`, `Reason`, ...) leaves message.rs; a frame knows no kinds of messages.
+  'wire: frame, message, spec',
+]
+
+function crates() {
+  const graphs = ['core', 'wire'].map((crate) => [crate, rust(read(`crates/${crate}/src`, '.rs'))])
+  return Object.fromEntries(graphs)
+}
+
+/** The files below a folder: path in it, and text. */
+function read(folder, extension) {
+  const names = readdirSync(folder, { recursive: true }).filter((name) => name.endsWith(extension))
+  return new Map(names.sort().map((name) => [name, readFileSync(join(folder, name), 'utf8')]))
+}
+
+// ---- directions
+export function wrongWays(graph) {
+  const problems = []
+  for (const [file, imports] of graph) {
+    const from = floorOf(file)
+    if (from === undefined)
+      problems.push(`src/${file}: its folder is not among the floors of scripts/check-imports.mjs`)
+    for (const other of imports) {
+      if (floorOf(other) < from) problems.push(`src/${file} imports src/${other}, which is above it`)
+    }
+  }
+  return problems
+}
+
+function floorOf(file) {
+  if (!file.includes('/')) return -1
+  const floor = FLOORS.indexOf(file.split('/')[0])
+  return floor < 0 ? undefined : floor
+}
+
+// ---- circles
+function circleProblems(graphs) {
+  const found = Object.entries(graphs).flatMap(([name, graph]) =>
+    circles(graph).map((one) => `${name}: ${one.join(', ')}`),
+  )
+  return [
+    ...found.filter((circle) => !KNOWN_CIRCLES.includes(circle)).map((circle) => `these import one another: ${circle}`),
+    ...KNOWN_CIRCLES.filter((circle) => !found.includes(circle)).map(
+      (circle) => `no circle any more, take it out: ${circle}`,
+    ),
+  ]
+}
+
+/** The strongly connected parts of more than one module (Tarjan), each in alphabetical order. */
+export function circles(graph) {
+  const [number, lowest, stack, found] = [new Map(), new Map(), [], []]
+  const visit = (node) => {
+    number.set(node, number.size)
+    lowest.set(node, number.get(node))
+    stack.push(node)
+    for (const next of graph.get(node) ?? []) {
+      if (!number.has(next)) visit(next)
+      if (stack.includes(next)) lowest.set(node, Math.min(lowest.get(node), lowest.get(next)))
+    }
+    if (lowest.get(node) !== number.get(node)) return
+    const part = stack.splice(stack.indexOf(node))
+    if (part.length > 1) found.push(part.sort())
+  }
+  for (const node of graph.keys()) if (!number.has(node)) visit(node)
+  return found
+}
+
+// ---- TypeScript
+/** Per file the files that it imports, requires or names in a type. */
+export function typeScript(files) {
+  const graph = new Map()
+  for (const [file, text] of files) {
+    const names = [...text.matchAll(/(?:\bfrom|\bimport|\brequire\(|\bimport\()\s*['"](\.[^'"]+)['"]/g)]
+    const imports = names.map(([, name]) => `${join(dirname(file), name)}.ts`).filter((other) => files.has(other))
+    graph.set(file, new Set(imports))
+  }
+  return graph
+}
+
+// ---- Rust
+/** Per module (a file) the modules whose items it uses, wherever they are re-exported. */
+export function rust(files) {
+  const modules = new Map()
+  for (const [file, text] of files) {
+    const name = file.replace(/(^|\/)(lib|main|mod)?\.rs$/, '').replace(/\.rs$/, '')
+    modules.set(name.replaceAll('/', '::'), parse(text))
+  }
+  const graph = new Map()
+  for (const [name, module] of modules) {
+    const paths = [...module.uses.filter(({ isExport }) => !isExport), ...module.paths]
+    const used = paths.map(({ path }) => resolve(modules, name, path)).filter((other) => other !== undefined)
+    graph.set(
+      name === '' ? 'lib' : name,
+      new Set(used.filter((other) => other !== name).map((other) => other || 'lib')),
+    )
+  }
+  return graph
+}
+
+function parse(source) {
+  const text = source.replace(/^#\[cfg\(test\)\]\n(?:pub )?mod \w+ \{\n[\s\S]*?^\}/gm, '').replace(/^\s*\/\/.*$/gm, '')
+  const uses = []
+  const body = text.replace(/(\bpub(?:\([^)]*\))? )?\buse ([\w:{}*,\s]+);/g, (_, isExport, tree) => {
+    for (const path of leaves(tree.replace(/\s+as\s+(\w+)/g, '::@$1').replace(/\s+/g, ''))) {
+      const alias = path.at(-1).startsWith('@') ? path.pop().slice(1) : undefined
+      if (path.at(-1) === 'self') path.pop()
+      uses.push({ isExport: isExport !== undefined, path, name: alias ?? path.at(-1) })
+    }
+    return ''
+  })
+  const paths = [...body.matchAll(/(?<![\w:])([a-z_]\w*(?:::\w+)+)/g)].map(([, path]) => ({ path: path.split('::') }))
+  const items = [...body.matchAll(/\b(?:fn|struct|enum|union|trait|type|const|static|macro_rules!)\s+(?:mut )?(\w+)/g)]
+  return { uses, paths, items: new Set(items.map(([, item]) => item)) }
+}
+
+/** `a::{b, c::{d, e}}` as lists of segments. */
+function leaves(tree) {
+  const open = tree.indexOf('{')
+  if (open < 0) return [tree.split('::')]
+  const head = tree.slice(0, open).split('::').filter(Boolean)
+  const parts = ['']
+  let depth = 0
+  for (const one of tree.slice(open + 1, tree.lastIndexOf('}'))) {
+    if (one === '{') depth++
+    if (one === '}') depth--
+    if (one === ',' && depth === 0) parts.push('')
+    else parts[parts.length - 1] += one
+  }
+  return parts.filter(Boolean).flatMap((part) => leaves(part).map((leaf) => [...head, ...leaf]))
+}
+
+/** The module that has what a path names, as seen from a module; undefined: of another crate, or a local name. */
+function resolve(modules, from, [first, ...rest]) {
+  if (first === 'crate') return walk(modules, '', rest)
+  if (first === 'self') return walk(modules, from, rest)
+  if (first === 'super') return resolve(modules, parentOf(from), ['self', ...rest])
+  return modules.has(childOf(from, first)) ? walk(modules, from, [first, ...rest]) : undefined
+}
+
+function walk(modules, at, path, visited = new Set()) {
+  const [first, ...rest] = path
+  if (first === 'super') return walk(modules, parentOf(at), rest, visited)
+  if (first === undefined || first === '*') return at
+  if (modules.has(childOf(at, first))) return walk(modules, childOf(at, first), rest, visited)
+  return exported(modules, at, first, rest, visited) ?? at
+}
+
+/** Where a name that a module passes on comes from; undefined: it is its own, or nobody's. */
+function exported(modules, at, name, rest, visited) {
+  const { items, uses } = modules.get(at)
+  if (items.has(name) || visited.has(`${at} ${name}`)) return undefined
+  visited.add(`${at} ${name}`)
+  const named = uses.find((one) => one.name === name)
+  if (named !== undefined) return resolve(modules, at, [...named.path, ...rest])
+  for (const { path } of uses.filter((one) => one.name === '*')) {
+    const source = resolve(modules, at, path.slice(0, -1))
+    if (source === undefined) continue
+    const found = walk(modules, source, [name], visited)
+    if (found !== source || modules.get(found).items.has(name))
+      return rest.length > 0 ? walk(modules, source, [name, ...rest]) : found
+  }
+  return undefined
+}
+
+function parentOf(module) {
+  return module.split('::').slice(0, -1).join('::')
+}
+
+function childOf(module, name) {
+  return module === '' ? name : `${module}::${name}`
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const source = typeScript(read('src', '.ts'))
+  const problems = [...wrongWays(source), ...circleProblems({ src: source, ...crates() })]
+  for (const problem of problems) console.error(problem)
+  if (problems.length > 0) process.exitCode = 1
+  else console.log(`${FLOORS.join(' > ')}; ${KNOWN_CIRCLES.length} known circles`)
+}
