@@ -135,7 +135,11 @@ impl Brood {
 
     /// Holds those of the list, processes below our children each with its parent, that are outside the group. Counts them
     /// and the members of the group as left over.
-    fn hold(&mut self, listed: &[(Pid, Pid)], group: Option<&Group>) -> (Vec<Pid>, BTreeMap<Pid, Handle>) {
+    pub fn hold(
+        &mut self,
+        listed: &[(Pid, Pid)],
+        group: Option<&Group>,
+    ) -> (Vec<Pid>, BTreeMap<Pid, Handle>) {
         let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
         let is_root = |pid: Pid| sys::look(pid) != Look::NotOurs || in_group(pid);
         let mut held = BTreeMap::new();

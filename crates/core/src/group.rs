@@ -464,7 +464,7 @@ fn hold_each(list: &[Pid]) -> (Vec<(Pid, Handle)>, bool) {
 }
 
 /// Whether its descriptor leaves enough of them for reading the process table.
-pub fn is_spare(handle: &Handle) -> bool {
+fn is_spare(handle: &Handle) -> bool {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     most.is_none_or(|most| (handle.as_fd().as_raw_fd() as u64).saturating_add(RESERVE) < most)
 }
