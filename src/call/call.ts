@@ -211,17 +211,16 @@ export abstract class Call extends AsyncResource implements Watcher {
    */
   inTurn(step: () => void): void {
     this.wait()
-    setImmediate(comeRound, this, step)
-  }
-
-  /** Called by comeRound() alone. */
-  take(step: () => void): void {
-    setHeard(false)
-    try {
-      step()
-    } finally {
-      this.goOn()
+    const take = () => {
+      setHeard(false)
+      try {
+        step()
+      } finally {
+        this.goOn()
+      }
     }
+    // One round for what the listener's own setImmediate() came behind, and one for what it asked for.
+    setImmediate(() => setImmediate(enter, this, take))
   }
 
   private received(event: CallEvent): void {
@@ -455,9 +454,4 @@ export abstract class Call extends AsyncResource implements Watcher {
     this.held = false
     letGo()
   }
-}
-
-/** One round for what the listener's own setImmediate() came behind, and one for what it asked for. */
-function comeRound(call: Call, step: () => void): void {
-  setImmediate(enter, call, call.take, step)
 }

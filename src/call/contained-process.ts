@@ -196,7 +196,7 @@ class ContainedCall extends Call implements StreamOwner {
     else this.child.exitCode = error.errno ?? null
     this.closeStdin()
     this.announce('error', error)
-    nextTick(resumeUnread, this)
+    nextTick(() => this.resumeUnread())
   }
 
   protected onExited(code: number | null, signal: NodeJS.Signals | null): void {
@@ -216,7 +216,7 @@ class ContainedCall extends Call implements StreamOwner {
       this.isHandingOver = true
       this.handOver()
     }
-    nextTick(resumeUnread, this)
+    nextTick(() => this.resumeUnread())
     this.closeIfDone()
   }
 
@@ -276,7 +276,7 @@ class ContainedCall extends Call implements StreamOwner {
   }
 
   /** A stream that nobody reads would keep `close` back, and what is left of the call busy writing. */
-  resumeUnread(): void {
+  private resumeUnread(): void {
     for (const place of this.piped) {
       // What was handed over, or has ended, needs no reader.
       const stream = this.commandOf().keep || this.phase !== 'exited' ? this.streams[place] : this.stream(place)
@@ -346,8 +346,4 @@ class ContainedCall extends Call implements StreamOwner {
       step.call(this)
     })
   }
-}
-
-function resumeUnread(call: ContainedCall): void {
-  call.resumeUnread()
 }

@@ -173,7 +173,7 @@ class RunCall extends Call {
     const { timeout } = this.commandOf()
     if (timeout === 0 || this.isHandedOver || this.limit !== undefined) return
     const left = Math.max(1, timeout - (clock() - this.began))
-    this.limit = setTimeout(cutOff, left, this, 'timeout')
+    this.limit = setTimeout(() => this.cutOff('timeout'), left)
   }
 
   override abort(): void {
@@ -188,7 +188,7 @@ class RunCall extends Call {
   }
 
   /** The result has what they were not given. */
-  cutOff(by: 'timeout' | 'abort' | 'end'): void {
+  private cutOff(by: 'timeout' | 'abort' | 'end'): void {
     if (this.isSettled) return
     this.cutOffBy = by
     this.conclude(this.lastReport?.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL, true)
@@ -343,10 +343,6 @@ class RunCall extends Call {
     }
     input.on('data', write)
   }
-}
-
-function cutOff(call: RunCall, by: 'timeout'): void {
-  call.cutOff(by)
 }
 
 interface Collected {

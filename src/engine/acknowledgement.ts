@@ -27,7 +27,9 @@ export class Acknowledgement implements Head {
 
   /** The line is waited for from the first question on. */
   isThere(): Promise<boolean> {
-    if (!this.isDecided) this.timer ??= setTimeout(late, this.patience, this)
+    // What came while the loop was blocked is read first.
+    const late = () => setImmediate(() => this.decide(false))
+    if (!this.isDecided) this.timer ??= setTimeout(late, this.patience)
     return this.came
   }
 
@@ -82,13 +84,4 @@ export class ReadAhead implements Head {
   }
 
   finished(): void {}
-}
-
-/** It may have come while the loop was blocked: that is read first. */
-function late(acknowledgement: Acknowledgement): void {
-  setImmediate(giveUp, acknowledgement)
-}
-
-function giveUp(acknowledgement: Acknowledgement): void {
-  acknowledgement.decide(false)
 }

@@ -362,7 +362,7 @@ class GuardProcess implements Sink {
     this.pipe = new Pipe(start.pipe, group)
     this.reader = new Reader(this.pipe, this)
     this.writer = new Writer(this.pipe)
-    this.timer = setTimeout(late, READY_WITHIN, this).unref()
+    this.timer = setTimeout(() => this.late(), READY_WITHIN).unref()
   }
 
   get age(): number {
@@ -449,8 +449,8 @@ class GuardProcess implements Sink {
     if (this.isOpen) this.lose()
   }
 
-  /** Called by late() alone. */
-  late(): void {
+  /** It is not ready in time. */
+  private late(): void {
     // It may have said so while the loop was blocked.
     this.reader.ready()
     if (this.isOpen && !this.isReady) this.lose()
@@ -467,10 +467,6 @@ class GuardProcess implements Sink {
 /** So that it leaves no zombie, also where its end cannot be watched. */
 function reap(guard: number): void {
   if (!native.reapGuard(guard)) setTimeout(reap, REAP_AGAIN, guard).unref()
-}
-
-function late(guard: GuardProcess): void {
-  guard.late()
 }
 
 const lostReport = (): EndReport => ({

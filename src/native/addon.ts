@@ -133,11 +133,11 @@ export interface Native {
   /** For background 'keep': gives the read ends to the keeper, which drains them. Answered by 'taken'. */
   handOver(call: number, pipes: number[]): boolean
   /**
-   * Non-blocking read(2). Bytes read, 0 at the end of file, or a negative errno. -EAGAIN (-11) has armed the
+   * Non-blocking read(2). Bytes read, 0 at the end of file, or a negative errno. -EAGAIN has armed the
    * reactor: a word with Ready.readable follows when it is worth trying again.
    */
   read(pipe: number, into: Uint8Array, offset: number, length: number): number
-  /** Non-blocking write(2), as read(). -EPIPE (-32) when nobody reads any more. */
+  /** Non-blocking write(2), as read(). -EPIPE when nobody reads any more. */
   write(pipe: number, from: Uint8Array, offset: number, length: number): number
   /** shutdown(SHUT_WR) of a duplex place; for a plain pipe the same as close(). */
   finish(pipe: number): void

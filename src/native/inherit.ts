@@ -2,10 +2,10 @@
  * What this process was given and Node keeps to itself: a program that takes its place must get it all the same.
  * Without a /proc there is nothing to tell by, and nothing is passed on beyond 0 to 2.
  */
-import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { constants, lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 
 const FOLDER = '/proc/self/fd'
-const [READS, WRITES] = [0o400, 0o200]
+const { S_IRUSR: READS, S_IWUSR: WRITES } = constants
 
 /** `NAME=value` of the IPC channel, for a process started by fork(): Node took them out of `process.env`. */
 export function channelVariables(): string[] {

@@ -78,11 +78,9 @@ export function enter<W extends { readonly scope: AsyncResource }, A extends unk
 
 /** To `uncaughtException`, as if thrown by a callback of its own. */
 export function throwLater(error: unknown): void {
-  nextTick(rethrow, error)
-}
-
-function rethrow(error: unknown): never {
-  throw error
+  nextTick(() => {
+    throw error
+  })
 }
 
 // The loop is kept alive by one timer for all calls. Made here, so that it belongs to no call's async context.

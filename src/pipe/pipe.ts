@@ -5,14 +5,14 @@
  * Reads go into one buffer for the whole environment: what is kept of it is copied, unless most of it is used.
  */
 import type { AsyncResource } from 'node:async_hooks'
+import { constants } from 'node:os'
 import { Ready } from '../native/addon'
 import { enter, native, throwLater, unwatch, type Watcher, watch } from '../native/reactor'
 import { setImmediate, setTimeout } from '../native/timers'
 import { systemError } from '../report/errors'
 import { stdinClosed } from '../report/messages'
 
-const EAGAIN = 11
-const EPIPE = 32
+const { EAGAIN, EPIPE } = constants.errno
 
 const SIZE = 64 * 1024
 /** A writer that is faster than its reader may not keep the loop to itself; libuv stops after 32 reads, too. */
@@ -198,18 +198,11 @@ export class Reader {
   private defer(): void {
     if (this.deferred) return
     this.deferred = true
-    setImmediate(resume, this)
+    setImmediate(() => {
+      this.deferred = false
+      enter(this, this.ready)
+    })
   }
-
-  /** Called by resume() alone. */
-  resumed(): void {
-    this.deferred = false
-    this.ready()
-  }
-}
-
-function resume(reader: Reader): void {
-  enter(reader, reader.resumed)
 }
 
 /**

@@ -1,10 +1,11 @@
 /** Node streams over pipes. */
+import { constants } from 'node:os'
 import { Duplex, Readable, Writable } from 'node:stream'
 import { nextTick } from '../native/timers'
 import { systemError } from '../report/errors'
 import { kept, type Pipe, Reader, type Sink, Writer } from './pipe'
 
-const ECONNRESET = 104
+const { ECONNRESET } = constants.errno
 const SIZE = 64 * 1024
 
 /** The call that shows the stream to its user. */
@@ -204,9 +205,5 @@ function closed(stream: PipeStream, pipe: Pipe | undefined, owner: StreamOwner, 
   pipe?.close()
   done(error)
   // After the stream's own `close`, which done() put into this queue.
-  if (pipe !== undefined) nextTick(streamClosed, owner, stream)
-}
-
-function streamClosed(owner: StreamOwner, stream: PipeStream): void {
-  owner.streamClosed(stream)
+  if (pipe !== undefined) nextTick(() => owner.streamClosed(stream))
 }

@@ -1,5 +1,6 @@
 /** Errors are values with a stable code. Arguments that are wrong in themselves have Node's codes; the rest is HoldfastError. */
 import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs'
+import { constants as os } from 'node:os'
 import { resolve } from 'node:path'
 import { getSystemErrorName } from 'node:util'
 import type { HoldfastError as Api, RunResult } from '../../index'
@@ -27,16 +28,7 @@ export const codes = {
   aborted: 'ABORT_ERR',
 } as const
 
-const E2BIG = 7
-const ENAMETOOLONG = 36
-const ENOTDIR = 20
-const ENOENT = 2
-const ENFILE = 23
-const EMFILE = 24
-const EACCES = 13
-const ENOEXEC = 8
-const EISDIR = 21
-const ETXTBSY = 26
+const { E2BIG, EACCES, EISDIR, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOEXEC, ENOTDIR, ETXTBSY } = os.errno
 /** Of a script: the kernel looks at no more of it. */
 const FIRST_LINE = 256
 /** What libuv says where the system gave no number. */
