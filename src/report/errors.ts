@@ -115,17 +115,11 @@ export interface Named {
   readonly argv: readonly string[]
 }
 
-export type Step =
-  | 'cwd'
-  | 'program'
-  | 'interpreter'
-  | 'arguments'
-  | 'stdio'
-  | 'limits'
-  | 'credentials'
-  | 'helper'
-  /** A part of 'helper' that has a name of its own, so that the message can say what is refused. */
-  | 'parent-death signal'
+/**
+ * As in the declaration, where a call can fail. 'parent-death signal' is a part of 'helper' that has a name of its own, so
+ * that the message can say what is refused.
+ */
+export type Step = Exclude<NonNullable<Api['step']>, 'guard'> | 'parent-death signal'
 
 /** The command could not be started. Nothing of it ran. */
 export interface StartFailure {

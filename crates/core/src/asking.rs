@@ -3,8 +3,8 @@
 //! Some programs pass on what they are sent (timeout(1), tini, su(1)), and to many a second SIGTERM means "at once". So
 //! what is below a process that handles the signal is left to that one first. It is sent the signal from here as soon as
 //! it is known that it has not got it: it would have died of it, or it has not run since. That is asked when the process
-//! above has ended, and after a moment. Of whom it is not known is sent it a moment after the end of the one above, or
-//! some time later.
+//! above has ended, and a moment after the end began. Of whom it is not known is sent it after that moment if the process
+//! above has ended, and some time later in any case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -24,15 +24,15 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Processes that are left to one above them.
 pub struct Asking {
     signal: i32,
-    /// When those have it that were to get it from above.
+    /// A moment after the end began: those have it that were to get it from above.
     moment: Instant,
     /// When to ask all.
     until: Instant,
     next: Instant,
-    left: Vec<Left>,
+    left: Vec<Deferred>,
 }
 
-struct Left {
+struct Deferred {
     pid: Pid,
     handle: Handle,
     above: Handle,
@@ -40,7 +40,7 @@ struct Left {
     work: Option<sys::Work>,
 }
 
-impl Left {
+impl Deferred {
     /// Whether it has certainly not got the signal. (It is alive.)
     fn has_not_got_it(&self) -> bool {
         self.work.is_none_or(|work| !work.is_busy && sys::work_of(self.pid) == Some(work))
@@ -87,9 +87,7 @@ impl Asking {
                 return false;
             }
             let is_alone = left.above.has_ended();
-            let is_due = is_over
-                || is_moment && (is_alone || left.has_not_got_it())
-                || is_alone && left.has_not_got_it();
+            let is_due = is_over || is_moment && is_alone || (is_moment || is_alone) && left.has_not_got_it();
             if is_due {
                 let _ = left.handle.signal(signal);
                 has_asked = true;
@@ -101,7 +99,7 @@ impl Asking {
 }
 
 /// What is below a process that handles the signal.
-fn left_to_others(brood: &mut Brood, signal: i32) -> Vec<Left> {
+fn left_to_others(brood: &mut Brood, signal: i32) -> Vec<Deferred> {
     let listed = sys::descendants(&brood.children_left());
     let parents: BTreeSet<Pid> = listed.iter().map(|&(_, parent)| parent).collect();
     let handling: BTreeSet<Pid> = parents.into_iter().filter(|&pid| sys::handles(pid, signal)).collect();
@@ -124,7 +122,7 @@ fn left_to_others(brood: &mut Brood, signal: i32) -> Vec<Left> {
             // What cannot be told counts as busy.
             let unknown = sys::Work { is_busy: true, switches: 0 };
             let work = handles.then(|| sys::work_of(pid).unwrap_or(unknown));
-            left.push(Left { pid, handle, above, work });
+            left.push(Deferred { pid, handle, above, work });
         }
     }
     left

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use holdfast_wire::{By, EndFacts, Exit, MAX_NAMED, Mechanism, Outcome, ProcessInfo, Reason, Usage};
 
 use crate::group::hold_listed;
-use crate::limits::{BUDGET, REFUSAL_GRACE};
+use crate::ladder::{BUDGET, REFUSAL_GRACE};
 use crate::set_uid::SetUid;
 use crate::sys::{self, ChildrenFile, Delivery, Family, Group, Handle, Kill, LimitedUser, Listed, Look, Pid};
 
@@ -140,7 +140,7 @@ impl Brood {
         listed: &[(Pid, Pid)],
         group: Option<&Group>,
     ) -> (Vec<Pid>, BTreeMap<Pid, Handle>) {
-        let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
+        let in_group = |pid: Pid| group.is_some_and(|group| group.has(pid));
         let is_root = |pid: Pid| sys::look(pid) != Look::NotOurs || in_group(pid);
         let mut held = BTreeMap::new();
         let found = hold_listed(listed, &mut held, is_root, in_group, |_| ());
@@ -161,7 +161,7 @@ impl Brood {
         group: &Group,
         among: impl IntoIterator<Item = Pid>,
     ) -> Vec<(Pid, Handle)> {
-        let is_member = |&pid: &Pid| sys::group_of(pid) == Some(group.id());
+        let is_member = |&pid: &Pid| group.has(pid);
         let shared = among.into_iter().filter(is_member).filter(|&pid| user.shares(pid, None));
         let held = shared.filter_map(|pid| Some((pid, Handle::open(pid).ok()?)));
         // Still a member once it is held: so it is that process.
@@ -183,7 +183,7 @@ impl Brood {
         let signals = [signal, libc::SIGCONT];
         let signals_for = |pid: Pid| if has_it(pid) { &signals[1..] } else { &signals[..] };
         let children = self.live(false);
-        let in_group = |pid: Pid| group.is_some_and(|group| sys::group_of(pid) == Some(group.id()));
+        let in_group = |pid: Pid| group.is_some_and(|group| group.has(pid));
         let (below, held) = self.hold(&sys::descendants(&children), group);
         let mut signalled = BTreeSet::new();
         for pid in below.into_iter().rev() {
@@ -604,7 +604,7 @@ impl Killing {
                     self.awaited.push_back(pid);
                     if self.hit.insert(pid) {
                         new += 1;
-                        self.storm |= group.is_none_or(|group| sys::group_of(pid) != Some(group.id()));
+                        self.storm |= group.is_none_or(|group| !group.has(pid));
                     }
                 }
                 Kill::Denied => self.denied.push(pid),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use holdfast_wire::ProcessInfo;
 use rustix::event::{PollFd, PollFlags};
 
-use crate::limits::REFUSAL_GRACE;
+use crate::ladder::REFUSAL_GRACE;
 use crate::set_uid::SetUid;
 use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid, Turn};
 

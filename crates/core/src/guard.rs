@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::arguments::{number_after, number_from};
 use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, Tracked, await_one};
-use crate::limits::{BACKGROUND_GRACE, BUDGET, SETTLE};
+use crate::ladder::{BACKGROUND_GRACE, BUDGET, SETTLE};
 use crate::runner::say;
 use crate::settle::{Settled, Settling};
 use crate::socket;

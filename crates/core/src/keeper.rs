@@ -20,7 +20,7 @@ use crate::brood::{Brood, Killing, Left, Progress, facts};
 use crate::classes::{Class, Slot};
 use crate::commitment::Commitment;
 use crate::group::{GroupEnd, Hold, Live, Tracked};
-use crate::limits::ENDS;
+use crate::ladder::ENDS;
 use crate::settle::{Settled, Settling};
 use crate::socket::{self, Outbox, Received};
 use crate::sys::{
@@ -383,14 +383,13 @@ impl Keeper {
         let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
         let (background, background_grace) = (spec.background, millis(spec.background_grace));
         let settle = if background == Background::End { millis(spec.settle) } else { Duration::ZERO };
-        let outputs: Vec<usize> = spec.places().iter().skip(1).map(|&index| usize::from(index)).collect();
-        let commitment = &self.setup.commitment;
-        let is_joined = !spec.detached;
+        let outputs: Vec<u8> = spec.places().iter().skip(1).copied().collect();
+        let (commitment, detached) = (&self.setup.commitment, spec.detached);
         let surroundings = Surroundings {
             commitment: Some(commitment),
             grouping: match self.group {
                 _ if terminal_group.is_some() => Grouping::Inherited,
-                _ if spec.detached => Grouping::Session,
+                _ if detached => Grouping::Session,
                 Some(group) => Grouping::Joined(group.id()),
                 None => Grouping::Own,
             },
@@ -406,7 +405,7 @@ impl Keeper {
             Ok((plan, started)) => {
                 let first = started.pid;
                 let made = self.group.take();
-                let group = made.filter(|_| is_joined).unwrap_or_else(|| Group::new(first, first));
+                let group = made.filter(|_| !detached).unwrap_or_else(|| Group::new(first, first));
                 self.call = Some(Call {
                     brood: Brood {
                         only_group: !self.setup.subreaper,
@@ -812,8 +811,8 @@ impl Call {
 }
 
 /// Of these descriptors, those that are pipes.
-fn views(descriptors: &[OwnedFd], which: &[usize]) -> Vec<PipeView> {
-    which.iter().filter_map(|&index| PipeView::of(descriptors.get(index)?.as_fd())).collect()
+fn views(descriptors: &[OwnedFd], which: &[u8]) -> Vec<PipeView> {
+    which.iter().filter_map(|&index| PipeView::of(descriptors.get(usize::from(index))?.as_fd())).collect()
 }
 
 /// Whether nothing that was found is alive, and no member is left.

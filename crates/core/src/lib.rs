@@ -17,7 +17,7 @@ pub mod guard;
 pub mod host;
 pub mod inherit;
 pub mod keeper;
-pub mod limits;
+pub mod ladder;
 pub mod modes;
 pub mod run;
 pub mod runner;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use holdfast_wire::Background;
 
-use crate::limits::{BACKGROUND_GRACE, ENDS, GRACE, SETTLE};
+use crate::ladder::{BACKGROUND_GRACE, ENDS, GRACE, SETTLE};
 use crate::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
 use crate::sys::{self, Terminal, TerminalGroup};
 

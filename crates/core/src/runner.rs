@@ -24,7 +24,7 @@ use crate::brood::{Brood, Killing, Progress};
 use crate::classes::Classes;
 use crate::commitment::Commitment;
 use crate::keeper;
-use crate::limits::BUDGET;
+use crate::ladder::BUDGET;
 use crate::socket::{self, Outbox, Received};
 use crate::sys::{
     self, Attributes, ChildrenFile, Failure, Forked, Look, Origin, Parent, Pid, Sender, SignalInfo,
@@ -42,8 +42,6 @@ const NOT_FOUND: u8 = 127;
 const TO_THE_GROUP: [i32; 5] = [libc::SIGWINCH, libc::SIGCONT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
 const NOT_ALL: &str = "not everything that the command started could be shown to be ended";
-const CUT_OFF: &str =
-    "something that the command left still wrote output when its time was over, and was ended";
 
 /// A line of ours on standard error.
 pub fn say(text: &str) {
@@ -531,9 +529,6 @@ impl Runner {
         };
         if matches!(facts.outcome, Outcome::Survivors | Outcome::Unconfirmed) {
             say(NOT_ALL);
-        }
-        if facts.cut_off {
-            say(CUT_OFF);
         }
         match (facts.reason, self.exit) {
             (Reason::Timeout, _) => Verdict::Code(TIMED_OUT),

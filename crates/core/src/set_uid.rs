@@ -10,8 +10,11 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use crate::limits::{BUDGET, REFUSAL_GRACE};
+use crate::ladder::{BUDGET, REFUSAL_GRACE};
 use crate::sys::{self, Group, Handle, LimitedUser, Look, Pid};
+
+/// Polling interval for those whose end nobody tells us of.
+const ASKED_PAUSE: Duration = Duration::from_millis(20);
 
 /// Those that are asked in one end.
 pub struct SetUid {
@@ -47,7 +50,8 @@ impl SetUid {
         Some(SetUid { user: LimitedUser::now()?, first_signal, last, asked: BTreeMap::new() })
     }
 
-    /// Whether this process is not to be sent SIGKILL for now. Whoever is found for the first time is asked.
+    /// Whether this process is not to be sent SIGKILL for now. Whoever is found for the first time is asked, by this
+    /// handle, which the caller has shown to be of a process of the call.
     pub fn spares(&mut self, pid: Pid, handle: &Handle) -> bool {
         self.known(pid).unwrap_or_else(|| self.user.shares(pid, Some(handle)) && self.ask(pid, handle))
     }
@@ -100,8 +104,7 @@ impl SetUid {
 
     /// The same, of members of this group.
     pub fn is_waiting_in(&self, group: &Group) -> bool {
-        let is_member = |pid: Pid| sys::group_of(pid) == Some(group.id());
-        self.asked.iter().any(|(&pid, asked)| asked.is_waited_for() && is_member(pid))
+        self.asked.iter().any(|(&pid, asked)| asked.is_waited_for() && group.has(pid))
     }
 
     /// Descriptors that tell of their ends, and when to look again at the latest.
@@ -112,6 +115,3 @@ impl SetUid {
         (waited_for().filter_map(|asked| asked.handle.pidfd()).collect(), until.min(again))
     }
 }
-
-/// Polling interval for those whose end nobody tells us of.
-const ASKED_PAUSE: Duration = Duration::from_millis(20);

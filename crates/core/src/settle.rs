@@ -26,7 +26,7 @@ pub struct Settling {
     /// Looks in a row that found nothing at work.
     quiet: u32,
     pipes: Vec<PipeView>,
-    levels: Vec<Option<u32>>,
+    levels: Vec<Option<u64>>,
     /// When bytes were last seen to come, or somebody to wait for room.
     wrote: Option<Instant>,
 }
@@ -106,7 +106,7 @@ impl Settling {
     }
 
     fn look_at_pipes(&mut self, list: &[Pid], now: Instant) {
-        let levels: Vec<Option<u32>> = self.pipes.iter().map(PipeView::level).collect();
+        let levels: Vec<Option<u64>> = self.pipes.iter().map(PipeView::level).collect();
         let has_risen = self.levels.iter().zip(&levels).any(|(before, level)| level > before);
         // Whoever waits for room has found none: a pipe that holds nothing keeps nobody waiting.
         let is_any_used = levels.iter().any(|level| level.is_some_and(|level| level > 0));

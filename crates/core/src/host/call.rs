@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::plain::Plain;
 use super::pool::{KeeperEnd, KeeperId, Pool, Refusal};
 use super::{Observer, lock};
-use crate::limits::BUDGET;
+use crate::ladder::BUDGET;
 use crate::socket::{self, Outbox, Received};
 
 /// Without any word: the host shuts its side, so that the keeper can start nothing any more.

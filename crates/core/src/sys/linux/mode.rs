@@ -279,7 +279,12 @@ pub fn make_pin() -> io::Result<Pid> {
             Forked::Parent(pin) => pin,
         },
     };
-    if await_end(pin) { Ok(pin) } else { Err(io::Error::last_os_error()) }
+    if await_end(pin) {
+        return Ok(pin);
+    }
+    let error = io::Error::last_os_error();
+    reap(pin);
+    Err(error)
 }
 
 /// A new group in our session, led and held by a pin.
@@ -318,4 +323,21 @@ pub fn raise_default(signal: i32) {
     unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
     // SAFETY: the set was written, the old mask is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::Delivery;
+
+    #[test]
+    fn a_group_that_is_made_is_its_own_until_the_pin_is_reaped() {
+        let group = make_group().unwrap();
+        assert!(group.has(group.id()));
+        assert!(!group.has(Pid::own().unwrap()));
+        assert_eq!(group.signal(0), Delivery::Sent);
+        assert!(reap(group.id()).is_some());
+        assert!(!group.has(group.id()));
+        assert_eq!(group.signal(0), Delivery::Refused);
+    }
 }

@@ -274,11 +274,20 @@ impl Group {
         self.id
     }
 
+    /// Whether the number is the group's: the pin is an unreaped child of ours and a member.
+    fn is_held(&self) -> bool {
+        look(self.pin) != Look::NotOurs && group_of(self.pin) == Some(self.id)
+    }
+
+    /// Whether a process is a member. That the number is the group's is shown after the look at the process.
+    pub fn has(&self, pid: Pid) -> bool {
+        group_of(pid) == Some(self.id) && self.is_held()
+    }
+
     /// Signals the group, if at this moment the pin is an unreaped child of ours and a member (rule 1), and we are not
     /// (rule 2).
     pub fn signal(&self, signal: i32) -> Delivery {
-        let pinned = look(self.pin) != Look::NotOurs && group_of(self.pin) == Some(self.id);
-        if !pinned || own_group() == Some(self.id) {
+        if !self.is_held() || own_group() == Some(self.id) {
             return Delivery::Refused;
         }
         // SAFETY: no memory is involved. Rules 1 and 2 have just been checked; `id` is 2 or more, so the minus
@@ -341,7 +350,7 @@ impl Tie {
     fn holds(&self, pid: Pid, group: Option<&Group>) -> bool {
         match self {
             Tie::Child => look(pid) != Look::NotOurs,
-            Tie::Member => group.is_some_and(|group| group_of(pid) == Some(group.id)),
+            Tie::Member => group.is_some_and(|group| group.has(pid)),
             // Until it is reaped its number is nobody else's.
             Tie::Below(fd) => info(fd).is_some_and(|(own, _)| own == pid.0),
         }
@@ -370,23 +379,20 @@ pub fn kill_family(
     group: Option<&Group>,
     user: Option<&LimitedUser>,
 ) -> Option<Family> {
-    const MOST: i32 = 8_192;
-    let last = table::last_number()?;
-    if !(0..MOST).contains(&(last.raw() - first.raw())) {
-        return None;
-    }
+    let numbers = table::numbers_since(first)?;
     let mut family: HashMap<Pid, Tie> = children.map(|pid| (pid, Tie::Child)).collect();
     let mut found = Family::default();
-    for pid in (first.raw()..=last.raw()).filter_map(Pid::new) {
+    for pid in numbers {
         let Some(in_group) = group_of(pid) else { continue };
         if family.contains_key(&pid) {
             continue;
         }
         if group.is_some_and(|group| group.id == in_group) {
             family.insert(pid, Tie::Member);
+            // Held first, and a member after that: so it is that process.
             if user.is_some_and(|user| user.shares(pid, None))
                 && let Ok(handle) = Handle::open(pid)
-                && group_of(pid) == Some(in_group)
+                && group.is_some_and(|group| group.has(pid))
             {
                 found.shared.push((pid, handle));
             }

@@ -58,7 +58,8 @@ pub unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> isize {
 pub fn pin() -> isize {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let result: isize;
-    // SAFETY: the child executes exit(0) before it touches memory; we see only the parent's return.
+    // SAFETY: the child executes exit(0) before it touches memory, and no handler runs in it, since every signal is blocked
+    // (become_mode); we see only the parent's return.
     unsafe {
         asm!(
             "syscall",
@@ -83,7 +84,8 @@ pub fn pin() -> isize {
 pub fn pin() -> isize {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let result: isize;
-    // SAFETY: the child executes exit(0) before it touches memory; we see only the parent's return.
+    // SAFETY: the child executes exit(0) before it touches memory, and no handler runs in it, since every signal is blocked
+    // (become_mode); we see only the parent's return.
     unsafe {
         asm!(
             "svc 0",

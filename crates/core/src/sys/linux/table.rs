@@ -77,9 +77,7 @@ impl IntoIterator for Listed {
 /// cannot be read.
 fn children_of(pid: Pid, thorough: bool) -> Option<Vec<Pid>> {
     let tasks = format!("/proc/{pid}/task", pid = pid.raw());
-    let has_one_thread = || fs::metadata(&tasks).is_ok_and(|folder| folder.nlink() <= 3);
-    // Nearly every process has one thread. A directory has two links, and one for each folder in it.
-    let list = if !thorough || has_one_thread() {
+    let list = if !thorough || has_one_thread(&tasks) {
         children_of_thread(&format!("{tasks}/{}", pid.raw()))
     } else {
         children_of_threads(&tasks)
@@ -89,6 +87,16 @@ fn children_of(pid: Pid, thorough: bool) -> Option<Vec<Pid>> {
         Err(error) if is_gone(&error) && !exists(pid) => Some(Vec::new()),
         list => list.ok(),
     }
+}
+
+/// Nearly every process has. A directory has two links, and one for each folder in it.
+pub(super) fn has_one_thread(tasks: &str) -> bool {
+    fs::metadata(tasks).is_ok_and(|folder| folder.nlink() <= 3)
+}
+
+/// What a status file says under this name.
+pub(super) fn in_status<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
 fn children_of_threads(tasks: &str) -> io::Result<Vec<Pid>> {
@@ -347,20 +355,24 @@ fn hides_others() -> bool {
 fn may_see_all() -> bool {
     const CAP_SYS_PTRACE: u32 = 19;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    let effective = in_status(&status, "CapEff").and_then(|set| u64::from_str_radix(set, 16).ok());
     effective.is_some_and(|set| set >> CAP_SYS_PTRACE & 1 == 1)
+}
+
+/// Every number that was given out since this one, unless there are too many to ask for each.
+pub(super) fn numbers_since(first: Pid) -> Option<impl Iterator<Item = Pid>> {
+    const MOST: i32 = 8_192;
+    let last = last_number()?;
+    let is_few = (0..MOST).contains(&(last.raw() - first.raw()));
+    is_few.then(|| (first.raw()..=last.raw()).filter_map(Pid::new))
 }
 
 /// The members of a group, zombies included, as far as they are found: by a look at every number given out since `first`,
 /// where there are few of them, or else by the table. The number is the caller's to hold.
 pub fn found_members(group: Pid, first: Pid) -> Vec<Pid> {
-    const MOST: i32 = 8_192;
     let is_member = |&pid: &Pid| group_of(pid) == Some(group);
-    if let Some(last) = last_number()
-        && (0..MOST).contains(&(last.raw() - first.raw()))
-    {
-        return (first.raw()..=last.raw()).filter_map(Pid::new).filter(is_member).collect();
+    if let Some(numbers) = numbers_since(first) {
+        return numbers.filter(is_member).collect();
     }
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

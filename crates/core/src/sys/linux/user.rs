@@ -76,8 +76,7 @@ fn uids_by_table(pid: Pid) -> Option<[u32; 3]> {
 
 /// Real, effective and saved user id, of /proc/pid/status.
 fn uids_in(status: &str) -> Option<[u32; 3]> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    let mut ids = line.split_ascii_whitespace().map(|id| id.parse().ok());
+    let mut ids = table::in_status(status, "Uid")?.split_ascii_whitespace().map(|id| id.parse().ok());
     Some([ids.next()??, ids.next()??, ids.next()??])
 }
 

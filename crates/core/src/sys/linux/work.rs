@@ -1,9 +1,7 @@
-//! Whether a process is at work, whether it writes to one of a call's pipes, and what it does with a signal (proc(5)). These are observations for
-//! politeness: nothing is signalled by them, and what cannot be read counts as not at work.
-#![expect(
-    unsafe_code,
-    reason = "the ioctl that tells how full a pipe is has no safe wrapper that says so by an error"
-)]
+//! Whether a process is at work, whether it writes to one of a call's pipes, and what it does with a signal (proc(5)).
+//!
+//! Observations, which can be out of date when they are acted on: they decide when a process of the call is signalled, and
+//! never which process that is. What cannot be read counts as not at work.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -11,6 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 
 use super::process::Pid;
+use super::table::{has_one_thread, in_status};
 
 /// What the threads of a process do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,14 +31,10 @@ pub fn work_of(pid: Pid) -> Option<Work> {
         if file.read_to_string(&mut text).is_err() {
             continue;
         }
-        for line in text.lines() {
-            match line.split_once(':') {
-                Some(("State", state)) => all.is_busy |= state.trim_start().starts_with(['R', 'D']),
-                Some(("voluntary_ctxt_switches" | "nonvoluntary_ctxt_switches", count)) => {
-                    all.switches = all.switches.wrapping_add(count.trim().parse().unwrap_or(0));
-                }
-                _ => (),
-            }
+        all.is_busy |= in_status(&text, "State").is_some_and(|state| state.starts_with(['R', 'D']));
+        for kind in ["voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"] {
+            let count = in_status(&text, kind).and_then(|count| count.parse().ok());
+            all.switches = all.switches.wrapping_add(count.unwrap_or(0));
         }
     }
     Some(all)
@@ -49,8 +44,7 @@ pub fn work_of(pid: Pid) -> Option<Work> {
 fn threads_of(pid: Pid) -> Option<Vec<String>> {
     let process = format!("/proc/{}", pid.raw());
     let tasks = format!("{process}/task");
-    // Nearly every process has one thread. A directory has two links, and one for each folder in it.
-    if fs::metadata(&tasks).ok()?.nlink() <= 3 {
+    if has_one_thread(&tasks) {
         return Some(vec![process]);
     }
     let entries = fs::read_dir(&tasks).ok()?.flatten();
@@ -75,47 +69,42 @@ impl PipeView {
     }
 
     /// How many bytes it holds. `None`: it cannot be told.
-    pub fn level(&self) -> Option<u32> {
+    pub fn level(&self) -> Option<u64> {
         let path = format!("/proc/self/fd/{}", self.place.as_raw_fd());
         // As a writer for the length of this look: a reader too many would keep others from being told that nobody reads.
         let pipe = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
-        let mut level: libc::c_int = 0;
-        // SAFETY: the request writes one int.
-        let result = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut level) };
-        (result == 0).then_some(level as u32)
+        rustix::io::ioctl_fionread(pipe).ok()
     }
 }
 
 /// Whether a thread of the process waits for room in one of these pipes.
 pub fn is_writing_to(pid: Pid, pipes: &[PipeView]) -> bool {
-    let waits = |task: &String| {
-        let call = fs::read_to_string(format!("{task}/syscall")).ok();
-        let fd = call.and_then(|call| written_to(&call));
-        let about = fd.and_then(|fd| fs::metadata(format!("/proc/{}/fd/{fd}", pid.raw())).ok());
-        about.is_some_and(|about| pipes.iter().any(|pipe| pipe.identity == (about.dev(), about.ino())))
+    let is_one = |fd: u64| {
+        let about = fs::metadata(format!("/proc/{}/fd/{fd}", pid.raw()));
+        about.is_ok_and(|about| pipes.iter().any(|pipe| pipe.identity == (about.dev(), about.ino())))
     };
-    threads_of(pid).is_some_and(|tasks| tasks.iter().any(waits))
+    blocked_calls(pid).iter().filter_map(|call| written_to(call)).any(is_one)
 }
 
 /// Whether a process handles this signal: catches it, or blocks it to read it (signalfd(2)) or to wait for it
 /// (sigwaitinfo(2)). False where that cannot be told.
 pub fn handles(pid: Pid, signal: i32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{}/status", pid.raw())) else { return false };
-    let masks = status.lines().filter_map(|line| {
-        let (name, mask) = line.split_once(':')?;
-        ["SigCgt", "SigBlk"].contains(&name).then(|| u64::from_str_radix(mask.trim(), 16).ok())?
-    });
-    let handled = masks.fold(0, |all, mask| all | mask);
+    let mask =
+        |name| in_status(&status, name).and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+    let handled = mask("SigCgt") | mask("SigBlk");
     (1..=64).contains(&signal) && (handled & 1 << (signal - 1) != 0 || is_awaiting_signals(pid))
 }
 
 /// Whether a thread of the process waits for signals. Those that it waits for show as neither caught nor blocked.
 fn is_awaiting_signals(pid: Pid) -> bool {
-    let waits = |task: &String| {
-        let call = fs::read_to_string(format!("{task}/syscall")).ok();
-        call.and_then(|call| number_of(&call)) == Some(libc::SYS_rt_sigtimedwait)
-    };
-    threads_of(pid).is_some_and(|tasks| tasks.iter().any(waits))
+    blocked_calls(pid).iter().any(|call| number_of(call) == Some(libc::SYS_rt_sigtimedwait))
+}
+
+/// The system calls that its threads are blocked in, with their arguments, as far as they are to be seen.
+fn blocked_calls(pid: Pid) -> Vec<String> {
+    let threads = threads_of(pid).unwrap_or_default();
+    threads.iter().filter_map(|task| fs::read_to_string(format!("{task}/syscall")).ok()).collect()
 }
 
 /// "running", and -1 outside of a system call.

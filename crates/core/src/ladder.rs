@@ -1,4 +1,4 @@
-//! Times and signals of an end that everyone who ends something has in common.
+//! The times and signals of a ladder that all who end something have in common.
 
 use std::time::Duration;
 
