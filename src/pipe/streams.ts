@@ -20,23 +20,24 @@ export type PipeStream = PipeReadable | PipeWritable | PipeDuplex
 
 type Done = (error?: Error | null) => void
 
+/** Beside the streams: nothing that prints or serialises one gets there. */
+const hostEnds = new WeakMap<object, Pipe>()
+
 /** undefined: it is no stream of a call, or has had no pipe. */
-export const hostEndOf = (stream: object): Pipe | undefined =>
-  PipeReadable.hostEnd(stream) ?? PipeWritable.hostEnd(stream) ?? PipeDuplex.hostEnd(stream)
+export const hostEndOf = (stream: object): Pipe | undefined => hostEnds.get(stream)
 
 /**
  * `pipe` undefined: of a call that has ended, or never started. What leads to the call is in #names: nothing that
  * prints or serialises a stream gets there.
  */
 export class PipeReadable extends Readable implements Sink {
-  readonly #hostEnd: Pipe | undefined
   readonly #reader: Reader | undefined
   readonly #owner: StreamOwner
 
   /** @param head what was read of the pipe already */
   constructor(pipe: Pipe | undefined, owner: StreamOwner, head?: Buffer) {
     super({ highWaterMark: SIZE })
-    this.#hostEnd = pipe
+    if (pipe !== undefined) hostEnds.set(this, pipe)
     this.#owner = owner
     if (head !== undefined && head.length > 0) this.push(head)
     if (pipe === undefined) this.push(null)
@@ -63,11 +64,7 @@ export class PipeReadable extends Readable implements Sink {
   }
 
   override _destroy(error: Error | null, done: Done): void {
-    closed(this, this.#hostEnd, this.#owner, error, done)
-  }
-
-  static hostEnd(stream: object): Pipe | undefined {
-    return #hostEnd in stream ? stream.#hostEnd : undefined
+    closed(this, this.#owner, error, done)
   }
 
   /** The call keeps the loop alive, its streams do not. */
@@ -81,13 +78,12 @@ export class PipeReadable extends Readable implements Sink {
 }
 
 export class PipeWritable extends Writable {
-  readonly #hostEnd: Pipe | undefined
   readonly #writer: Writer | undefined
   readonly #owner: StreamOwner
 
   constructor(pipe: Pipe | undefined, owner: StreamOwner) {
     super()
-    this.#hostEnd = pipe
+    if (pipe !== undefined) hostEnds.set(this, pipe)
     this.#owner = owner
     if (pipe === undefined) this.destroy()
     else this.#writer = new Writer(pipe)
@@ -102,7 +98,7 @@ export class PipeWritable extends Writable {
   }
 
   override _final(done: Done): void {
-    this.#hostEnd?.close()
+    hostEndOf(this)?.close()
     done()
   }
 
@@ -113,11 +109,7 @@ export class PipeWritable extends Writable {
 
   override _destroy(error: Error | null, done: Done): void {
     this.#writer?.abandon(error)
-    closed(this, this.#hostEnd, this.#owner, error, done)
-  }
-
-  static hostEnd(stream: object): Pipe | undefined {
-    return #hostEnd in stream ? stream.#hostEnd : undefined
+    closed(this, this.#owner, error, done)
   }
 
   ref(): this {
@@ -131,14 +123,13 @@ export class PipeWritable extends Writable {
 
 /** Places from 3 on. */
 export class PipeDuplex extends Duplex implements Sink {
-  readonly #hostEnd: Pipe | undefined
   readonly #reader: Reader | undefined
   readonly #writer: Writer | undefined
   readonly #owner: StreamOwner
 
   constructor(pipe: Pipe | undefined, owner: StreamOwner) {
     super({ highWaterMark: SIZE, allowHalfOpen: false })
-    this.#hostEnd = pipe
+    if (pipe !== undefined) hostEnds.set(this, pipe)
     this.#owner = owner
     if (pipe === undefined) {
       this.push(null)
@@ -168,7 +159,7 @@ export class PipeDuplex extends Duplex implements Sink {
   }
 
   override _final(done: Done): void {
-    this.#hostEnd?.finishWriting()
+    hostEndOf(this)?.finishWriting()
     done()
   }
 
@@ -179,11 +170,7 @@ export class PipeDuplex extends Duplex implements Sink {
 
   override _destroy(error: Error | null, done: Done): void {
     this.#writer?.abandon(error)
-    closed(this, this.#hostEnd, this.#owner, error, done)
-  }
-
-  static hostEnd(stream: object): Pipe | undefined {
-    return #hostEnd in stream ? stream.#hostEnd : undefined
+    closed(this, this.#owner, error, done)
   }
 
   ref(): this {
@@ -201,7 +188,8 @@ function endOrFail(stream: Pick<PipeReadable | PipeDuplex, 'push' | 'destroy'>, 
   else stream.destroy(systemError('read', errno))
 }
 
-function closed(stream: PipeStream, pipe: Pipe | undefined, owner: StreamOwner, error: Error | null, done: Done): void {
+function closed(stream: PipeStream, owner: StreamOwner, error: Error | null, done: Done): void {
+  const pipe = hostEndOf(stream)
   pipe?.close()
   done(error)
   // After the stream's own `close`, which done() put into this queue.
