@@ -9,7 +9,7 @@ import { AsyncResource } from 'node:async_hooks'
 import { inspect } from 'node:util'
 import { threadId } from 'node:worker_threads'
 import type { EndOptions, EndReport } from '../../index'
-import { type CallEvent, Place } from '../native/addon'
+import { Background, type CallEvent, type CallHandle, type PipeHandle, Place } from '../native/addon'
 import {
   enter,
   environment,
@@ -44,8 +44,6 @@ import { notices } from '../report/notices'
 import type { Command } from './command'
 import { type Event, NOT_STARTED, reportOf, type Usage, usageOf } from './reports'
 
-const KEEP = 1
-
 /** Every call that has not ended, in the order of their starts: also one whose handle was dropped. */
 export const calls = new Set<Call>()
 /** Calls that have ended, and whose result waits for a consumer. */
@@ -73,8 +71,9 @@ export abstract class Call extends AsyncResource implements Watcher {
   private readonly arrived: CallEvent[] = []
   /** While there are any, what has arrived is kept. */
   private waits = 0
-  private number = -1
-  private numbers: readonly number[] = []
+  /** undefined: not started, or ended. */
+  private handle: CallHandle | undefined
+  private handles: readonly (PipeHandle | null)[] = []
   private readonly pipes: (Pipe | undefined)[] = []
   private knownPid = 0
   private askedForPid = false
@@ -142,18 +141,18 @@ export abstract class Call extends AsyncResource implements Watcher {
     const command = this.commandOf()
     // First: after the start nothing may fail, or it would be said that nothing ran.
     if (command.signal !== undefined) watchSignal(command.signal, this)
-    this.numbers = native.start(
+    const [call, ...pipes] = native.start(
       environment,
       helper,
       command.file,
       command.argv.join('\0'),
       command.env,
       command.cwd,
-      command.stdio as number[],
+      command.stdio,
       command.timeout,
       command.killSignal,
       command.grace,
-      command.keep ? KEEP : 0,
+      Background[command.background],
       command.backgroundGrace,
       command.backgroundSettle,
       command.uid,
@@ -161,8 +160,9 @@ export abstract class Call extends AsyncResource implements Watcher {
       command.detached,
       command.bestEffort,
     )
-    this.number = this.numbers[0] as number
-    watch(this.number, this)
+    this.handle = call
+    this.handles = pipes
+    watch(call, this)
     calls.add(this)
     this.ref()
   }
@@ -174,13 +174,14 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   ready(): void {
-    if (this.number < 0) return
-    for (const event of native.receive(this.number)) {
+    const { handle } = this
+    if (handle === undefined) return
+    for (const event of native.receive(handle)) {
       if (event.kind === 'started') this.knownPid = event.pid
-      // The number is free from here on, and may become another call's before this event is delivered.
+      // The handle is free from here on, and may become another call's before this event is delivered.
       if (event.kind === 'ended') {
-        unwatch(this.number)
-        this.number = -1
+        unwatch(handle)
+        this.handle = undefined
       }
       this.arrived.push(event)
     }
@@ -307,24 +308,25 @@ export abstract class Call extends AsyncResource implements Watcher {
   protected pipe(place: number): Pipe | undefined {
     const known = this.pipes[place]
     if (known !== undefined) return known.open ? known : undefined
-    const number = this.numbers[place + 1] ?? -1
-    if (number < 0) return undefined
-    const pipe = new Pipe(number, this)
+    const handle = this.handles[place] ?? undefined
+    if (handle === undefined) return undefined
+    const pipe = new Pipe(handle, this)
     this.pipes[place] = pipe
     return pipe
   }
 
   /** Gives what is open of places 1 and up to the keeper; onTaken() or onEnded() follows. */
   protected handOver(): void {
-    if (!this.isLive()) return
-    const handed: number[] = []
+    const handle = this.live()
+    if (handle === undefined) return
+    const handed: PipeHandle[] = []
     for (const place of this.piped) {
       const pipe = this.pipe(place)
       if (place === 0 || pipe === undefined) continue
       pipe.handedOver = true
-      handed.push(pipe.number)
+      handed.push(pipe.handle)
     }
-    native.handOver(this.number, handed)
+    native.handOver(handle, handed)
   }
 
   private closeHandedOver(pipe: Pipe): void {
@@ -350,8 +352,8 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   /** The first question waits for the keeper's word, at most 20 ms. */
   get pid(): number | undefined {
-    if (this.knownPid === 0 && this.phase === 'starting' && this.number >= 0 && this.error === undefined) {
-      this.knownPid = native.pid(this.number, !this.askedForPid)
+    if (this.knownPid === 0 && this.phase === 'starting' && this.handle !== undefined && this.error === undefined) {
+      this.knownPid = native.pid(this.handle, !this.askedForPid)
       this.askedForPid = true
     }
     return this.knownPid === 0 ? undefined : this.knownPid
@@ -384,16 +386,18 @@ export abstract class Call extends AsyncResource implements Watcher {
   signal(signal: number, group: boolean): boolean {
     // After `exit` its first process is no more, whatever of the call lives on.
     if (!group && this.phase === 'exited') return false
-    return this.isLive() && native.signal(this.number, signal, group)
+    const handle = this.live()
+    return handle !== undefined && native.signal(handle, signal, group)
   }
 
   /** @throws TypeError or RangeError for wrong options */
   end(options?: EndOptions): Promise<EndReport> {
     const { signal, grace } = ladderOf(options)
     // The ladder is climbed once; a later call with options of its own may shorten it.
-    if (this.isLive() && (this.endedBy === undefined || signal !== OWN || grace !== OWN)) {
+    const handle = this.live()
+    if (handle !== undefined && (this.endedBy === undefined || signal !== OWN || grace !== OWN)) {
       this.endedBy ??= 'end'
-      native.end(this.number, signal, grace)
+      native.end(handle, signal, grace)
     }
     // It is awaited, also where the call itself was not to keep the loop alive.
     this.ref()
@@ -401,18 +405,25 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   abort(): void {
-    if (!this.isLive() || this.endedBy !== undefined) return
+    const handle = this.live()
+    if (handle === undefined || this.endedBy !== undefined) return
     this.endedBy = 'abort'
-    native.end(this.number, OWN, OWN)
+    native.end(handle, OWN, OWN)
   }
 
   /** The first process passes on what it is sent (a session's starter). */
-  hasStarter(): void {
-    if (this.isLive()) native.hasStarter(this.number)
+  setStarter(): void {
+    const handle = this.live()
+    if (handle !== undefined) native.setStarter(handle)
   }
 
-  protected isLive(): boolean {
-    return this.phase !== 'over' && this.number >= 0
+  protected get isLive(): boolean {
+    return this.live() !== undefined
+  }
+
+  /** undefined: there is nothing to ask any more. */
+  private live(): CallHandle | undefined {
+    return this.phase === 'over' ? undefined : this.handle
   }
 
   async release(): Promise<EndReport> {
@@ -444,7 +455,7 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   ref(): void {
-    if (this.held || !this.isLive()) return
+    if (this.held || !this.isLive) return
     this.held = true
     hold()
   }

@@ -1,6 +1,7 @@
 /** From the arguments of spawn() and run() to what the addon takes. Throws what node:child_process throws. */
 import { fileURLToPath } from 'node:url'
 import { types } from 'node:util'
+import type { Background } from '../native/addon'
 import { abortSignal } from '../options/abort'
 import { optionsOf, type Taker, type Values } from '../options/names'
 import { SIGTERM, signalOption } from '../options/signals'
@@ -18,11 +19,12 @@ export interface Command {
   readonly timeout: number
   readonly killSignal: number
   readonly grace: number
-  readonly keep: boolean
+  readonly background: Background
   readonly backgroundGrace: number
   readonly backgroundSettle: number
-  readonly uid: number
-  readonly gid: number
+  /** undefined: the host's. */
+  readonly uid: number | undefined
+  readonly gid: number | undefined
   readonly detached: boolean
   readonly bestEffort: boolean
   readonly signal: AbortSignal | undefined
@@ -58,11 +60,11 @@ export function commandOf(file: unknown, args: readonly unknown[], options: Valu
     timeout: integer('timeout', options.timeout, 0),
     killSignal: signalOption('killSignal', options.killSignal) ?? SIGTERM,
     grace: integer('grace', options.grace, GRACE),
-    keep: oneOf('background', options.background, ['end', 'keep']) === 'keep',
+    background: oneOf('background', options.background, ['end', 'keep']) ?? 'end',
     backgroundGrace: integer('backgroundGrace', options.backgroundGrace, BACKGROUND_GRACE),
     backgroundSettle: integer('backgroundSettle', options.backgroundSettle, BACKGROUND_SETTLE),
-    uid: integer('uid', options.uid, -1),
-    gid: integer('gid', options.gid, -1),
+    uid: integer('uid', options.uid, undefined),
+    gid: integer('gid', options.gid, undefined),
     detached: flag('detached', options.detached),
     bestEffort: oneOf('containment', options.containment, ['required', 'best-effort']) === 'best-effort',
     signal: abortSignal(options.signal),

@@ -211,7 +211,7 @@ class ContainedCall extends Call implements StreamOwner {
 
   private afterExit(): void {
     this.mayClose = true
-    if (this.commandOf().keep) {
+    if (this.commandOf().background === 'keep') {
       this.conclude(HELD_BY_KERNEL)
       this.isHandingOver = true
       this.handOver()
@@ -242,14 +242,14 @@ class ContainedCall extends Call implements StreamOwner {
 
   // ---- what is asked of it
   override end(options?: api.EndOptions): Promise<api.EndReport> {
-    const isLive = this.isLive()
+    const isLive = this.isLive
     const ended = super.end(options)
     if (isLive) this.child.killed = true
     return ended
   }
 
   override abort(): void {
-    if (this.isLive()) this.child.killed = true
+    if (this.isLive) this.child.killed = true
     super.abort()
   }
 
@@ -279,7 +279,8 @@ class ContainedCall extends Call implements StreamOwner {
   private resumeUnread(): void {
     for (const place of this.piped) {
       // What was handed over, or has ended, needs no reader.
-      const stream = this.commandOf().keep || this.phase !== 'exited' ? this.streams[place] : this.stream(place)
+      const stream =
+        this.commandOf().background === 'keep' || this.phase !== 'exited' ? this.streams[place] : this.stream(place)
       if (stream && 'readableFlowing' in stream && stream.readableFlowing === null) stream.resume()
     }
   }

@@ -39,7 +39,7 @@ export function descriptorOf(value: unknown): number | undefined {
   if (!isObject(value)) return undefined
   const own = hostEndOf(value)
   if (own !== undefined) {
-    const fd = own.open ? native.descriptor(own.number) : -1
+    const fd = own.open ? native.descriptor(own.handle) : -1
     return isDescriptor(fd) ? fd : undefined
   }
   const { fd, _handle } = value as Partial<HostStream>

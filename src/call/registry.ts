@@ -2,6 +2,7 @@
 import { AsyncResource } from 'node:async_hooks'
 import { inspect } from 'node:util'
 import type { EndOptions, EndReport, RunningCall } from '../../index'
+import type { CallHandle } from '../native/addon'
 import { environment, hold, letGo, native, open, unwatch, type Watcher, watch } from '../native/reactor'
 import { ladderOfValues } from '../options/end'
 import { END_ALL, optionsOf } from '../options/names'
@@ -39,7 +40,7 @@ export async function endAll(options?: EndOptions & { scope?: 'thread' | 'proces
   const own = [...calls, ...waiting].map((call) => call.end({ signal: given.signal, grace: given.grace } as EndOptions))
   if (scope !== 'process') return Promise.all(own)
   open()
-  const others = native.endOthers(environment, signal, grace).map((number) => new Observer(number).ended)
+  const others = native.endOthers(environment, signal, grace).map((handle) => new Observer(handle).ended)
   return Promise.all([...own, ...others])
 }
 
@@ -48,12 +49,12 @@ class Observer extends AsyncResource implements Watcher {
   readonly ended: Promise<EndReport>
   private resolve: ((report: EndReport) => void) | undefined
 
-  constructor(private readonly number: number) {
+  constructor(private readonly handle: CallHandle) {
     super('HOLDFAST')
     this.ended = new Promise((resolve) => {
       this.resolve = resolve
     })
-    watch(number, this)
+    watch(handle, this)
     hold()
   }
 
@@ -62,9 +63,9 @@ class Observer extends AsyncResource implements Watcher {
   }
 
   ready(): void {
-    for (const event of native.receive(this.number)) {
+    for (const event of native.receive(this.handle)) {
       if (event.kind !== 'ended') continue
-      unwatch(this.number)
+      unwatch(this.handle)
       letGo()
       this.resolve?.(reportOf(event))
     }

@@ -144,7 +144,7 @@ class RunCall extends Call {
     this.exitCode = code
     this.exitSignal = signal
     this.stopInput?.()
-    if (!this.commandOf().keep) return
+    if (this.commandOf().background !== 'keep') return
     this.conclude(HELD_BY_KERNEL)
     this.limitConsumers()
   }
@@ -208,7 +208,7 @@ class RunCall extends Call {
       this.closePipes()
       this.settle(this.lastReport)
       this.finish(this.lastReport)
-    } else if (this.phase === 'exited' && this.commandOf().keep && !this.isHandedOver) {
+    } else if (this.phase === 'exited' && this.commandOf().background === 'keep' && !this.isHandedOver) {
       this.isHandedOver = true
       this.handOver()
     }

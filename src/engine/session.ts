@@ -162,7 +162,7 @@ class ContainedSession implements api.Session {
     })
     call.readAhead(1, this.#acknowledgement)
     call.readAhead(2, this.#stderr)
-    if (plan.hasStarter) call.hasStarter()
+    if (plan.hasStarter) call.setStarter()
   }
 
   /** Until the acknowledgement was read, or is known not to come. */
@@ -171,7 +171,7 @@ class ContainedSession implements api.Session {
     const call = callOf(this.#child)
     if (this.#error === undefined) this.contained = await this.#acknowledge()
     else await this.#fail(this.#error)
-    if (this.contained) call.hasStarter()
+    if (this.contained) call.setStarter()
     this.#stderr.stop()
     // By then, what awaits the start has listened.
     call.inTurn(() => this.#goOn())

@@ -17,7 +17,7 @@
  */
 import { AsyncResource } from 'node:async_hooks'
 import type { EndOptions, EndReport, Guard, ProcessInfo } from '../../index'
-import type { GuardStart } from '../native/addon'
+import type { GuardHandle, GuardStart, LeaderHandle } from '../native/addon'
 import { environment, hold, letGo, native, open } from '../native/reactor'
 import { clearTimeout, clock, setTimeout } from '../native/timers'
 import { type Abortable, abortSignal, unwatchSignal, watchSignal } from '../options/abort'
@@ -154,7 +154,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
   readonly begun = true
   private phase: 'starting' | 'held' | 'over' = 'starting'
   private readonly group: number
-  private readonly leader: number
+  private readonly leader: LeaderHandle
   private guard: GuardProcess
   /** Guards that left before they were ready, in a row. */
   private unready = 0
@@ -465,7 +465,7 @@ class GuardProcess implements Sink {
 }
 
 /** So that it leaves no zombie, also where its end cannot be watched. */
-function reap(guard: number): void {
+function reap(guard: GuardHandle): void {
   if (!native.reapGuard(guard)) setTimeout(reap, REAP_AGAIN, guard).unref()
 }
 

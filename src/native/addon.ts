@@ -2,17 +2,41 @@
  * The addon's surface, as TypeScript sees it. The addon converts and holds no policy of its own: what a
  * value means is decided in crates/core, what the user sees of it in this folder.
  *
- * Calls and pipes are small numbers, valid in the environment (main thread or worker) that got them.
+ * Calls and pipes are handles: small numbers, valid in the environment (main thread or worker) that got them.
  * Nothing here throws for what the system refuses; a refusal is an event of the call.
  */
 
 import type { StartFailure, StartRefusal } from '../report/errors'
 
+declare const kind: unique symbol
+/** A number of one kind, which the compiler takes for no other. */
+type Branded<Kind extends string> = number & { readonly [kind]: Kind }
+
+export type EnvironmentId = Branded<'environment'>
+/** Valid until the call's last event was received. */
+export type CallHandle = Branded<'call'>
+/** Valid until close(). */
+export type PipeHandle = Branded<'pipe'>
+/** Stands for the process that leads a guarded group; valid until forgetLeader(). */
+export type LeaderHandle = Branded<'leader'>
+/** Valid until reapGuard() was true. */
+export type GuardHandle = Branded<'guard'>
+
 /** One place of the command's stdio: a code below, or a descriptor of the host (0 or more) to be inherited. */
 export const Place = { ignore: -1, pipe: -2, stdout: -3 } as const
 
-/** Bits of a readiness word: `word >> 2` is the call or pipe. */
+/** Bits of a readiness word. */
 export const Ready = { readable: 1, writable: 2 } as const
+/** Of which call or pipe a word is. */
+export const handleIn = (word: number) => (word >> 2) as CallHandle | PipeHandle
+export const readyIn = (word: number) => word & 3
+
+/** What becomes of what is left when the command exits: a code of its own for each value of the option. */
+export const Background = { end: 0, keep: 1 } as const
+export type Background = keyof typeof Background
+
+/** The call, and for each place its pipe; null where there is none. */
+export type StartedCall = readonly [call: CallHandle, ...pipes: (PipeHandle | null)[]]
 
 export interface NativeProcessInfo {
   pid: number
@@ -34,7 +58,7 @@ export type CallEvent =
    * to be closed. false: it could not take them, they are to be read here.
    */
   | { kind: 'taken'; mechanism: 'subreaper' | 'group' | 'none'; pipes: boolean }
-  /** The last event of a call. The call's number is free afterwards. */
+  /** The last event of a call. The call's handle is free afterwards. */
   | {
       kind: 'ended'
       outcome: 'ended' | 'released' | 'unconfirmed' | 'survivors' | 'refused'
@@ -58,14 +82,12 @@ export interface GuardStart {
   /** '' when the guard was started; its first line is to come. */
   problem: '' | 'dead' | 'not-a-child' | 'own-group' | 'not-a-leader' | 'helper'
   errno: number
-  /** The group's number. */
+  /** The group's id. */
   group: number
-  /** Stands for the leader: guardAgain() and forgetLeader() take it. */
-  leader: number
+  leader: LeaderHandle
   /** Duplex: read() and write() as of a call's pipe. */
-  pipe: number
-  /** For wakeGuard(). */
-  guard: number
+  pipe: PipeHandle
+  guard: GuardHandle
 }
 
 export interface Native {
@@ -73,92 +95,100 @@ export interface Native {
   version(): string
   /**
    * Before anything else, once for each copy of this package in an environment. `wake` is called on the loop when
-   * take() has words. Returns the number by which that copy is known.
+   * take() has words. Returns the id by which that copy is known.
    */
-  attach(wake: () => void): number
-  /** The readiness words since the last take(): (call or pipe) * 4 + bits. */
-  take(environment: number): number[]
+  attach(wake: () => void): EnvironmentId
+  /** The readiness words since the last take(): see handleIn() and readyIn(). */
+  take(environment: EnvironmentId): number[]
   /**
-   * Starts a call. Does not wait for the keeper. Returns [call, ...one pipe per place, -1 where there is none].
+   * Starts a call. Does not wait for the keeper. Times are milliseconds; fractions are rounded up.
    * @param helper path of the helper executable
    * @param file program; without a slash it is looked up in PATH of `env`
    * @param args NUL-joined, argv[0] first
    * @param env NUL-joined KEY=VALUE, '' for an empty environment
    * @param cwd '' for the host's; a relative one is resolved against the host's
-   * @param stdio one number per place, see Place
-   * @param timeout milliseconds, 0 for none
-   * @param background 0 end, 1 keep
-   * @param backgroundGrace milliseconds from killSignal to SIGKILL for what is left at the command's exit
-   * @param settle milliseconds for which what is left may go on working before that, 0 for not at all
-   * @param uid -1 for the host's
+   * @param stdio for each place one of Place, or a descriptor of the host
+   * @param timeout 0 for none
+   * @param background one of Background
+   * @param grace from killSignal to SIGKILL
+   * @param backgroundGrace the same, for what is left when the command exits
+   * @param backgroundSettle how long that may go on working before killSignal
+   * @param uid undefined for the host's
    * @param detached the command leads a session and a group of its own
+   * @param bestEffort where there is no helper it is started as a plain child
    */
   start(
-    environment: number,
+    environment: EnvironmentId,
     helper: string,
     file: string,
     args: string,
     env: string,
     cwd: string,
-    stdio: number[],
+    stdio: readonly number[],
     timeout: number,
     killSignal: number,
     grace: number,
     background: number,
     backgroundGrace: number,
-    settle: number,
-    uid: number,
-    gid: number,
+    backgroundSettle: number,
+    uid: number | undefined,
+    gid: number | undefined,
     detached: boolean,
     bestEffort: boolean,
-  ): number[]
+  ): StartedCall
   /** The command's pid; with `wait` waits at most 20 ms for it. 0 when it is not known or the start failed. */
-  pid(call: number, wait: boolean): number
+  pid(call: CallHandle, wait: boolean): number
   /** What has arrived, oldest first. When everything was taken, arms the reactor for more. */
-  receive(call: number): CallEvent[]
+  receive(call: CallHandle): CallEvent[]
   /** True: handed to the keeper of a call that has not ended. `group`: the whole group instead of the first process. */
-  signal(call: number, signal: number, group: boolean): boolean
+  signal(call: CallHandle, signal: number, group: boolean): boolean
   /**
    * Starts the ladder: `signal` to everything, `grace` ms, SIGKILL. grace 0: SIGKILL at once. -1 for either: the
    * call's own. False when the call has ended.
    */
-  end(call: number, signal: number, grace: number): boolean
+  end(call: CallHandle, signal: number, grace: number): boolean
   /**
-   * Starts the ladder of everybody else's calls. For each a number whose receive() gives 'ended', once,
+   * Starts the ladder of everybody else's calls. For each a handle whose receive() gives 'ended', once,
    * and nothing else.
    */
-  endOthers(environment: number, signal: number, grace: number): number[]
+  endOthers(environment: EnvironmentId, signal: number, grace: number): CallHandle[]
   /** The first process is a starter: it passes on what it is sent, and the ladder's first signal is for it alone. */
-  hasStarter(call: number): boolean
+  setStarter(call: CallHandle): boolean
   /** For background 'keep': gives the read ends to the keeper, which drains them. Answered by 'taken'. */
-  handOver(call: number, pipes: number[]): boolean
+  handOver(call: CallHandle, pipes: readonly PipeHandle[]): boolean
   /**
    * Non-blocking read(2). Bytes read, 0 at the end of file, or a negative errno. -EAGAIN has armed the
    * reactor: a word with Ready.readable follows when it is worth trying again.
    */
-  read(pipe: number, into: Uint8Array, offset: number, length: number): number
+  read(pipe: PipeHandle, into: Uint8Array, offset: number, length: number): number
   /** Non-blocking write(2), as read(). -EPIPE when nobody reads any more. */
-  write(pipe: number, from: Uint8Array, offset: number, length: number): number
+  write(pipe: PipeHandle, from: Uint8Array, offset: number, length: number): number
   /** shutdown(SHUT_WR) of a duplex place; for a plain pipe the same as close(). */
-  finish(pipe: number): void
-  close(pipe: number): void
+  finish(pipe: PipeHandle): void
+  close(pipe: PipeHandle): void
   /** Its descriptor, for the stdio of start(); valid until close(). -1 when it is closed. */
-  descriptor(pipe: number): number
+  descriptor(pipe: PipeHandle): number
   /**
    * Checks, and starts a guard; does not wait for it. The leader is named by a pidfd from here on. What is said over
    * the pipe is described in src/guard/guard.ts.
    * @param sweep what is left when the leader exits is ended
    * @param grace milliseconds from SIGTERM to SIGKILL at the host's death
    */
-  guard(environment: number, helper: string, pid: number, sweep: boolean, grace: number): GuardStart
+  guard(environment: EnvironmentId, helper: string, pid: number, sweep: boolean, grace: number): GuardStart
   /** Another guard for the same leader, in the place of one that died. */
-  guardAgain(environment: number, helper: string, leader: number, sweep: boolean, grace: number): GuardStart
+  guardAgain(
+    environment: EnvironmentId,
+    helper: string,
+    leader: LeaderHandle,
+    sweep: boolean,
+    grace: number,
+  ): GuardStart
   /** Somebody may have stopped it, and something was said to it. */
-  wakeGuard(guard: number): void
+  wakeGuard(guard: GuardHandle): void
   /** It has said its last word. False: it is to be asked again, since nobody tells of its end (no pidfds). */
-  reapGuard(guard: number): boolean
+  reapGuard(guard: GuardHandle): boolean
   /** The leader's descriptor is given up. */
-  forgetLeader(leader: number): void
+  forgetLeader(leader: LeaderHandle): void
   /** The next call starts a new helper. */
   resetHelper(): void
   /** Replaces this process by another program: clears close-on-exec and O_NONBLOCK on 0 to 2, and close-on-exec on `inherited` and on what `env` names, empties the signal mask. Returns only on failure, with the errno. */

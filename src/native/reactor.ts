@@ -1,11 +1,11 @@
 /**
  * This environment's side of the addon's reactor. The addon says which calls and pipes are worth looking at
- * (readiness words); who watches that number looks. A call is armed by its start, a pipe by a read or write that
+ * (readiness words); who watches that handle looks. A call is armed by its start, a pipe by a read or write that
  * found nothing to do.
  */
 import type { AsyncResource } from 'node:async_hooks'
 import { notOpened } from '../report/errors'
-import type { Native } from './addon'
+import { type CallHandle, type EnvironmentId, handleIn, type Native, type PipeHandle, readyIn } from './addon'
 import { type HelperFile, type Loaded, load } from './load'
 import { nextTick, setInterval } from './timers'
 
@@ -17,10 +17,10 @@ export interface Watcher {
 
 const watchers: (Watcher | undefined)[] = []
 let loaded: Loaded | undefined
-/** Set by the first open(); whoever holds a number has it. */
+/** Set by the first open(); whatever has a handle has it. */
 export let native: Native
 /** Whose words take() gives, and whose calls start() makes. */
-export let environment: number
+export let environment: EnvironmentId
 
 /** @throws HoldfastError when there is no addon, or no reactor */
 export function open(): HelperFile {
@@ -37,20 +37,20 @@ export function open(): HelperFile {
   return loaded.helper
 }
 
-export function watch(number: number, watcher: Watcher): void {
-  watchers[number] = watcher
+export function watch(handle: CallHandle | PipeHandle, watcher: Watcher): void {
+  watchers[handle] = watcher
 }
 
-export function unwatch(number: number): void {
-  watchers[number] = undefined
+export function unwatch(handle: CallHandle | PipeHandle): void {
+  watchers[handle] = undefined
 }
 
 function wake(): void {
   isHeard = false
   for (const word of native.take(environment)) {
-    const watcher = watchers[word >> 2]
-    // A word may outlive its pipe or call, and reach the next one of that number: looking once too often is harmless.
-    if (watcher !== undefined) enter(watcher, watcher.ready, word & 3)
+    const watcher = watchers[handleIn(word)]
+    // A word may outlive its pipe or call, and reach the next one with that handle: looking once too often is harmless.
+    if (watcher !== undefined) enter(watcher, watcher.ready, readyIn(word))
   }
 }
 

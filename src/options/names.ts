@@ -57,7 +57,7 @@ export const RUN = taker<api.RunOptions & Pick<api.SpawnOptions, 'serialization'
   onOutput: true,
 })
 export const GUARD = taker<NonNullable<Parameters<typeof api.guard>[1]>>('guard()', { signal: true, background: true })
-export const END = taker<NonNullable<Parameters<api.RunningCall['end']>[0]>>('end()', { signal: true, grace: true })
+export const END = taker<api.EndOptions>('end()', { signal: true, grace: true })
 export const END_ALL = taker<NonNullable<Parameters<typeof api.endAll>[0]>>('endAll()', {
   signal: true,
   grace: true,

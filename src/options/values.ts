@@ -24,7 +24,7 @@ export function flag(name: string, value: unknown): boolean {
 }
 
 /** `otherwise`: of an option that is not given. */
-export function integer(name: string, value: unknown, otherwise: number): number {
+export function integer<T extends number | undefined>(name: string, value: unknown, otherwise: T): number | T {
   if (value === undefined || value === null) return otherwise
   if (typeof value !== 'number') throw invalidType(`options.${name}`, 'of type number', value)
   if (!Number.isInteger(value) || value < 0 || value > LONGEST) {

@@ -1,12 +1,12 @@
 /**
- * The host's end of one place of a command's stdio. The addon owns the descriptor; here it is a number that
+ * The host's end of one place of a command's stdio. The addon owns the descriptor; here it is a handle that
  * is read and written without blocking, and closed once.
  *
  * Reads go into one buffer for the whole environment: what is kept of it is copied, unless most of it is used.
  */
 import type { AsyncResource } from 'node:async_hooks'
 import { constants } from 'node:os'
-import { Ready } from '../native/addon'
+import { type PipeHandle, Ready } from '../native/addon'
 import { enter, native, throwLater, unwatch, type Watcher, watch } from '../native/reactor'
 import { setImmediate, setTimeout } from '../native/timers'
 import { systemError } from '../report/errors'
@@ -48,10 +48,10 @@ export class Pipe implements Watcher {
   writer: Writer | undefined
 
   constructor(
-    readonly number: number,
+    readonly handle: PipeHandle,
     readonly scope: PipeCall,
   ) {
-    watch(number, this)
+    watch(handle, this)
   }
 
   ready(bits: number): void {
@@ -68,19 +68,19 @@ export class Pipe implements Watcher {
   close(): void {
     if (this.open && !this.handedOver) {
       this.forget()
-      native.close(this.number)
+      native.close(this.handle)
     }
   }
 
   /** The writing side of a duplex place. */
   finishWriting(): void {
-    if (this.open) native.finish(this.number)
+    if (this.open) native.finish(this.handle)
   }
 
   /** Closed by the addon. */
   forget(): void {
     this.open = false
-    unwatch(this.number)
+    unwatch(this.handle)
   }
 }
 
@@ -163,7 +163,7 @@ export class Reader {
         break
       } else {
         this.reads++
-        const length = native.read(this.pipe.number, scratch, 0, SIZE)
+        const length = native.read(this.pipe.handle, scratch, 0, SIZE)
         if (length > 0) {
           this.most -= length
           this.hand(length)
@@ -246,7 +246,7 @@ export class Writer {
     while (this.chunk !== undefined) {
       const left = this.chunk.length - this.offset
       const isOpen = this.pipe.open
-      const length = isOpen ? native.write(this.pipe.number, this.chunk, this.offset, left) : -EPIPE
+      const length = isOpen ? native.write(this.pipe.handle, this.chunk, this.offset, left) : -EPIPE
       if (length === -EAGAIN) return
       // The start may have failed, and then that is the error. Tried again when the command has begun.
       if (length === -EPIPE && isOpen && !this.pipe.scope.begun) return

@@ -143,7 +143,7 @@ interface Started {
   readonly file: string
   readonly cwd: string
   readonly env: string
-  readonly uid: number
+  readonly uid: number | undefined
 }
 
 export function startError(
@@ -228,7 +228,7 @@ function reasonOf(
       if (errno === EISDIR || (errno === EACCES && isDirectory(program))) return reasons.programDirectory(program)
       if (errno === EACCES) {
         // It may be the interpreter that was refused. Another user's rights are not known here.
-        const interpreter = started.uid < 0 ? interpreterOf(started, true) : undefined
+        const interpreter = started.uid === undefined ? interpreterOf(started, true) : undefined
         if (interpreter !== undefined) return reasons.interpreter(program, interpreter)
         return reasons.programNotExecutable(program)
       }

@@ -2,7 +2,7 @@
 //! JavaScript side of this surface is `src/native/addon.ts`, which documents every function.
 #![expect(
     clippy::too_many_arguments,
-    reason = "positional, because every property of an object costs a look-up"
+    reason = "positional, because every property of an object costs a look-up (record 32)"
 )]
 #![expect(missing_docs, reason = "documented in src/native/addon.ts, the file that its callers read")]
 
@@ -59,6 +59,13 @@ fn place(code: i32) -> Place {
     }
 }
 
+fn at_exit(code: u32) -> Background {
+    match code {
+        1 => Background::Keep,
+        _ => Background::End,
+    }
+}
+
 #[napi(catch_unwind)]
 pub fn start(
     environment: u32,
@@ -74,13 +81,12 @@ pub fn start(
     background: u32,
     background_grace: f64,
     settle: f64,
-    uid: f64,
-    gid: f64,
+    uid: Option<u32>,
+    gid: Option<u32>,
     detached: bool,
     best_effort: bool,
-) -> Result<Vec<i32>> {
+) -> Result<Vec<Option<u32>>> {
     let stdio: Vec<Place> = stdio.into_iter().map(place).collect();
-    let id = |value: f64| (value >= 0.0).then_some(value as u32);
     let request = Request {
         helper: PathBuf::from(helper),
         file: &file,
@@ -91,20 +97,20 @@ pub fn start(
         timeout: millis(timeout),
         kill_signal,
         grace: millis(grace),
-        background: if background == 0 { Background::End } else { Background::Keep },
+        background: at_exit(background),
         background_grace: millis(background_grace),
         settle: millis(settle),
-        uid: id(uid),
-        gid: id(gid),
+        uid,
+        gid,
         detached,
         best_effort,
     };
     let begun = host()?.start(EnvId(environment), &request);
-    let mut numbers = Vec::with_capacity(begun.pipes.len() + 1);
-    numbers.push(begun.call as i32);
-    numbers.extend(begun.pipes.iter().map(|pipe| pipe.map_or(-1, |pipe| pipe as i32)));
-    numbers.resize(stdio.len() + 1, -1);
-    Ok(numbers)
+    let mut handles = Vec::with_capacity(stdio.len() + 1);
+    handles.push(Some(begun.call));
+    handles.extend(begun.pipes);
+    handles.resize(stdio.len() + 1, None);
+    Ok(handles)
 }
 
 /// Rounded up, so that half a millisecond is not no limit; cast saturates.
@@ -236,7 +242,7 @@ pub fn end_others(environment: u32, signal: i32, grace: f64) -> Result<Vec<u32>>
 }
 
 #[napi(catch_unwind)]
-pub fn has_starter(call: u32) -> Result<bool> {
+pub fn set_starter(call: u32) -> Result<bool> {
     Ok(host()?.has_starter(call))
 }
 
