@@ -397,7 +397,7 @@ test('C52 no subreaper: what has left the group and hangs on it by its parents i
   t.deepEqual(await program.next(), ['ended', 'group', 'timeout', []])
 })
 
-// Nobody tells the keeper of the end of an orphan, and it does not look before the time is up (core/src/keeper.rs).
+// Nobody tells the keeper of the end of an orphan, and it does not look before the time is up (core/src/roles/keeper.rs).
 test('C52 no subreaper: end() comes back when all are gone, and not when the grace time is over', async (t) => {
   const entered = enter(t, GROUP)
   if (entered === undefined) return
@@ -524,7 +524,7 @@ for (const [sandbox, rule] of Object.entries(sandboxes)) {
     })
 }
 
-// It takes hold by members, says that it is ready, and can signal none of them (core/src/guard.rs).
+// It takes hold by members, says that it is ready, and can signal none of them (core/src/roles/guard.rs).
 test('C52 pidfd_send_signal is EPERM: a group of another session is refused, and lives on', async (t) => {
   const entered = enter(t, { rules: ['no-pidfd-signal'] })
   if (entered === undefined) return

@@ -13,7 +13,7 @@ const KNOWN_CIRCLES = [
   // Process, group and handle know one another: `children_by_number` and the looks of waitid go to a child.rs.
   'core: sys::linux::handle, sys::linux::mode, sys::linux::process, sys::linux::table, sys::linux::terminal, sys::linux::user',
   // The children use the parent's `lock`, `EnvId` and `Observer`, and implement `Host`: those get a module of their own.
-  'core: host, host::call, host::guards, host::pool, host::reactor',
+  'core: host, host::reactor, host::unix::call, host::unix::guards, host::unix::pool',
   // The vocabulary of a report (`Step`, `Reason`, ...) leaves message.rs; a frame knows no kinds of messages.
   'wire: frame, message, spec',
 ]

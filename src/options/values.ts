@@ -5,7 +5,7 @@ import { nullByte } from '../report/messages'
 /** The longest time that a Node timer takes, and the addon. */
 const LONGEST = 2 ** 31 - 1
 
-// The defaults in milliseconds; crates/core/src/runner.rs has the same for the command line.
+// The defaults in milliseconds; crates/core/src/ends/ladder.rs has the same for the command line.
 export const GRACE = 2000
 export const BACKGROUND_GRACE = 500
 export const BACKGROUND_SETTLE = 100

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use holdfast_core::gate::{NotRun, start_behind_guard};
-use holdfast_core::guard::GuardOptions;
+use holdfast_core::host::gate::{NotRun, start_behind_guard};
+use holdfast_core::roles::guard::GuardOptions;
 use holdfast_core::sys;
 use holdfast_core::wire::{Background, NO_DESCRIPTOR, Spec};
 

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use holdfast_core::modes;
+use holdfast_core::roles;
 
 /// sysexits(3): the command line was wrong.
 const USAGE: u8 = 64;
@@ -15,12 +15,12 @@ fn main() -> ExitCode {
         return usage();
     };
     match mode.to_str() {
-        Some("__spawn-helper") if rest.is_empty() => modes::spawn_helper(),
-        Some("__run") => modes::run(rest),
-        Some("__group-guard") => modes::guard(rest),
-        Some("__session-starter") => modes::starter(rest),
+        Some("__spawn-helper") if rest.is_empty() => roles::spawn_helper(),
+        Some("__run") => roles::run(rest),
+        Some("__group-guard") => roles::guard(rest),
+        Some("__session-starter") => roles::starter(rest),
         Some("--version") if rest.is_empty() => {
-            println!("{}", modes::VERSION);
+            println!("{}", roles::VERSION);
             ExitCode::SUCCESS
         }
         _ => usage(),

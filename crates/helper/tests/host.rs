@@ -11,9 +11,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdfast_core::commitment::Commitment;
+use holdfast_core::channel::commitment::Commitment;
+use holdfast_core::channel::socket::{self, Received};
 use holdfast_core::host::{EnvId, Event, Host, Place, Request};
-use holdfast_core::socket::{self, Received};
 use holdfast_core::sys;
 use holdfast_wire::{
     Background, By, Decoder, EndFacts, Exit, FromHelper, FromKeeper, Mechanism, Outcome, Reason, Step,

@@ -9,9 +9,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use holdfast_core::host::{EnvId, Event, GuardOptions, Guarded, Host, Place, Request, Unguarded};
+use holdfast_core::host::{self, EnvId, Event, GuardOptions, Guarded, Host, Place, Request, Unguarded};
+use holdfast_core::sys;
 use holdfast_core::wire::{Background, Exit, Mechanism, ProcessInfo, Usage, VERSION};
-use holdfast_core::{inherit, sys};
 use napi::Env;
 use napi::bindgen_prelude::{BufferSlice, Function, Result};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
@@ -358,7 +358,7 @@ pub fn reset_helper() -> Result<()> {
 
 #[napi(catch_unwind)]
 pub fn execve(path: String, args: Vec<String>, env: Vec<String>, inherited: Vec<i32>) -> i32 {
-    let keep = [inherit::named(&env), inherited].concat();
+    let keep = [host::inherit::named(&env), inherited].concat();
     sys::replace_process(&path, &args, &env, &keep).raw_os_error().unwrap_or(22)
 }
 

@@ -1,17 +1,15 @@
 //! The host's side: what the addon embeds. No JavaScript here, so that it can be tested without Node.
 //!
 //! [`Host`] is one per process and shared by its threads. It owns the spawn helper's socket and the sockets of idle
-//! keepers ([`pool`]); a call takes one keeper's socket and gives it back after the end ([`call`]). Everything that
+//! keepers ([`unix::pool`]); a call takes one keeper's socket and gives it back after the end ([`unix::call`]). Everything that
 //! has to be waited for is watched by one thread ([`reactor`]), which reads nothing itself: it says which number is
 //! ready, and the environment (a JavaScript thread) that owns the number reads.
 //!
 //! Locks are taken in the order call, observers, pool, reactor; that of the calls' table alone.
 
-mod call;
-mod guards;
-mod plain;
-mod pool;
+pub mod inherit;
 mod reactor;
+mod unix;
 
 use std::collections::HashMap;
 use std::io;
@@ -24,16 +22,17 @@ use holdfast_wire::{Background, EndFacts, Mechanism, NO_DESCRIPTOR, Spec, Step, 
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 
-use crate::socket;
+use crate::channel::socket;
 use crate::sys::{self, Attributes, Failure};
 
-use call::Call;
-pub use call::Event;
-use guards::Leader;
-pub use guards::{GuardOptions, Guarded, Unguarded};
-use pool::{Pool, Refusal, is_descriptor_limit};
 pub use reactor::{EnvId, READABLE, WRITABLE};
 use reactor::{Interest, Reactor};
+use unix::call::Call;
+pub use unix::call::Event;
+pub use unix::gate;
+use unix::guards::Leader;
+pub use unix::guards::{GuardOptions, Guarded, Unguarded};
+use unix::pool::{Pool, Refusal, is_descriptor_limit};
 
 /// How long `pid` waits for a keeper that is stopped or starved.
 const PID_WAIT: Duration = Duration::from_millis(20);

@@ -1,6 +1,8 @@
 //! The seam to the operating system, and the only place with unsafe code. Every platform's folder exports the
 //! same names; callers carry no `cfg`.
 
+pub(crate) mod stops;
+
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-use holdfast_core::commitment::Commitment;
-use holdfast_core::socket::{self, Received};
+use holdfast_core::channel::commitment::Commitment;
+use holdfast_core::channel::socket::{self, Received};
 use holdfast_wire::{
     Background, Decoder, EndFacts, Frame, FromHelper, FromKeeper, NO_DESCRIPTOR, Spec, ToHelper, ToKeeper,
 };

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::common::{Ground, children_of, until};
 use crate::host::{Helper, Keeper, frame};
-use holdfast_core::commitment::Told;
-use holdfast_core::socket;
+use holdfast_core::channel::commitment::Told;
+use holdfast_core::channel::socket;
 use holdfast_wire::{
     By, Exit, FromHelper, FromKeeper, MAX_MESSAGE, MAX_SPEC, Outcome, Reason, Step, ToHelper, ToKeeper,
 };

@@ -14,7 +14,7 @@ use std::ptr;
 
 use super::mode::block_all_signals;
 use super::process::{Pid, is_in_our_session};
-use crate::stops;
+use crate::sys::stops;
 
 /// What the process is called, whatever the path.
 const NAME: &CStr = c"holdfast-helper";

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use holdfast_wire::{NO_DESCRIPTOR, SpecView, Step, Unfit};
 use rustix::pipe::PipeFlags;
 
-use crate::commitment::Commitment;
+use crate::channel::commitment::Commitment;
 
 use super::mode::{IGNORED, block_all_signals, set_signal_mask};
 use super::process::Pid;

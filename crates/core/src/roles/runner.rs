@@ -1,6 +1,6 @@
 //! The runner: a process that stays between whoever started it and one command, with a keeper of its own beside it.
 //! It is host and spawn helper in one: when it is killed, the keeper ends the brood; when the keeper is killed, the
-//! brood becomes its own. `holdfast run` ([`run`](crate::run)) and the starter ([`starter`](crate::starter)) are two of
+//! brood becomes its own. `holdfast run` ([`run`](crate::roles::run)) and the starter ([`starter`](crate::roles::starter)) are two of
 //! its kind.
 //!
 //! The command gets what the runner was given, descriptors included, and the runner lets go of it once the command
@@ -20,12 +20,12 @@ use holdfast_wire::{
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 
-use crate::brood::{Brood, Killing, Progress};
-use crate::classes::Classes;
-use crate::commitment::Commitment;
-use crate::keeper;
-use crate::ladder::BUDGET;
-use crate::socket::{self, Outbox, Received};
+use crate::channel::classes::Classes;
+use crate::channel::commitment::Commitment;
+use crate::channel::socket::{self, Outbox, Received};
+use crate::ends::brood::{Brood, Killing, Progress};
+use crate::ends::ladder::BUDGET;
+use crate::roles::keeper;
 use crate::sys::{
     self, Attributes, ChildrenFile, Failure, Forked, Look, Origin, Parent, Pid, Sender, SignalInfo,
     SignalSource, TerminalGroup,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use crate::ladder::{BUDGET, REFUSAL_GRACE};
+use crate::ends::ladder::{BUDGET, REFUSAL_GRACE};
 use crate::sys::{self, Group, Handle, LimitedUser, Look, Pid};
 
 /// Polling interval for those whose end nobody tells us of.

@@ -1,7 +1,7 @@
 //! The end of a group that somebody else started: it is held by something that is not its number, signalled through
 //! that, and shown to be ended by the process table, or by the kernel where it says that the group is empty.
 //!
-//! Unlike a brood ([`brood`](crate::brood)) a group is not below us: no SIGCHLD tells of a member's end, so each one is
+//! Unlike a brood ([`brood`](crate::ends::brood)) a group is not below us: no SIGCHLD tells of a member's end, so each one is
 //! waited for through a [`Handle`]. What left the group is found as long as the chain of parents to a member holds. That
 //! chain breaks with the first signal, so what was found once is held until it is dead ([`Tracked`]).
 
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use holdfast_wire::ProcessInfo;
 use rustix::event::{PollFd, PollFlags};
 
-use crate::ladder::REFUSAL_GRACE;
-use crate::set_uid::SetUid;
+use crate::ends::ladder::REFUSAL_GRACE;
+use crate::ends::set_uid::SetUid;
 use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid, Turn};
 
 /// Polling interval for handles without a pidfd.

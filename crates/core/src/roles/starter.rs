@@ -11,10 +11,10 @@ use std::process::ExitCode;
 
 use holdfast_wire::Background;
 
-use crate::arguments::number_after;
-use crate::ladder::{BACKGROUND_GRACE, ENDS, GRACE, SETTLE};
-use crate::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
-use crate::stops::stop;
+use crate::ends::ladder::{BACKGROUND_GRACE, ENDS, GRACE, SETTLE};
+use crate::roles::arguments::number_after;
+use crate::roles::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
+use crate::sys::stops::stop;
 use crate::sys::{self, Parent};
 
 /// What asks an Engine for containment. The Engine has it by us.

@@ -15,14 +15,14 @@ use holdfast_wire::{
 };
 use rustix::event::{PollFd, PollFlags};
 
-use crate::asking::Asking;
-use crate::brood::{Brood, Killing, Left, Progress, facts};
-use crate::classes::{Class, Slot};
-use crate::commitment::Commitment;
-use crate::group::{GroupEnd, Hold, Live, Tracked};
-use crate::ladder::ENDS;
-use crate::settle::{Settled, Settling};
-use crate::socket::{self, Outbox, Received};
+use crate::channel::classes::{Class, Slot};
+use crate::channel::commitment::Commitment;
+use crate::channel::socket::{self, Outbox, Received};
+use crate::ends::asking::Asking;
+use crate::ends::brood::{Brood, Killing, Left, Progress, facts};
+use crate::ends::group::{GroupEnd, Hold, Live, Tracked};
+use crate::ends::ladder::ENDS;
+use crate::ends::settle::{Settled, Settling};
 use crate::sys::{
     self, ChildrenFile, Failure, Group, Grouping, MOST_PLACES, Manners, Pid, PipeView, Plan, Sender,
     SignalSource, Stack, Surroundings, TerminalGroup,

@@ -1,15 +1,22 @@
 //! The helper executable's modes, one function each.
 
+pub mod arguments;
+pub mod guard;
+pub mod keeper;
+pub mod run;
+pub mod runner;
+pub mod spawn_helper;
+pub mod starter;
+
 use std::process::ExitCode;
 
-use crate::keeper;
-use crate::spawn_helper::{self, Role};
 use crate::sys;
+use spawn_helper::Role;
 
-pub use crate::guard::guard;
-pub use crate::run::run;
-pub use crate::starter::starter;
+pub use guard::guard;
 pub use holdfast_wire::VERSION;
+pub use run::run;
+pub use starter::starter;
 
 /// sysexits(3): a part of the system is not as it must be.
 const OS_FILE: u8 = 72;

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use holdfast_wire::{By, EndFacts, Exit, MAX_NAMED, Mechanism, Outcome, ProcessInfo, Reason, Usage};
 
-use crate::group::hold_listed;
-use crate::ladder::{BUDGET, REFUSAL_GRACE};
-use crate::set_uid::SetUid;
+use crate::ends::group::hold_listed;
+use crate::ends::ladder::{BUDGET, REFUSAL_GRACE};
+use crate::ends::set_uid::SetUid;
 use crate::sys::{self, ChildrenFile, Delivery, Family, Group, Handle, Kill, LimitedUser, Listed, Look, Pid};
 
 /// What is below this process.

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::brood::Brood;
+use crate::ends::brood::Brood;
 use crate::sys::{self, Group, Handle, Pid};
 
 /// Whoever passes a signal on has done so by then. (Measured: 37 ms at most, 49 beside two busy loops; record 30.)

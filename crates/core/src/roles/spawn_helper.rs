@@ -12,11 +12,11 @@ use std::time::Instant;
 use holdfast_wire::{By, Decoder, EndFacts, FromHelper, Mechanism, Outcome, Reason, ToHelper, VERSION};
 use rustix::event::{PollFd, PollFlags};
 
-use crate::brood::{Brood, Killing, Progress, facts};
-use crate::classes::{Class, Classes, Slot};
-use crate::commitment::Commitment;
-use crate::keeper::{self, AGAIN};
-use crate::socket::{self, Outbox, Received};
+use crate::channel::classes::{Class, Classes, Slot};
+use crate::channel::commitment::Commitment;
+use crate::channel::socket::{self, Outbox, Received};
+use crate::ends::brood::{Brood, Killing, Progress, facts};
+use crate::roles::keeper::{self, AGAIN};
 use crate::sys::{self, ChildrenFile, Forked, Kill, Look, Pid, Sender, SignalSource};
 
 /// A stopped keeper is woken so often; then it counts as dead.

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use holdfast_wire::Background;
 
-use crate::ladder::{BACKGROUND_GRACE, ENDS, GRACE, SETTLE};
-use crate::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
+use crate::ends::ladder::{BACKGROUND_GRACE, ENDS, GRACE, SETTLE};
+use crate::roles::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
 use crate::sys::{self, Terminal, TerminalGroup};
 
 /// timeout(1), env(1): holdfast itself failed.
@@ -213,8 +213,8 @@ mod tests {
     /// They cannot be shared: `holdfast run` begins in JavaScript and parses here, the API is JavaScript's alone.
     #[test]
     fn the_defaults_are_those_of_the_api_and_the_usage_names_them() {
-        let api = include_str!("../../../src/options/values.ts");
-        let usage = include_str!("../../../src/report/messages.ts");
+        let api = include_str!("../../../../src/options/values.ts");
+        let usage = include_str!("../../../../src/report/messages.ts");
         let parsed = options(&["ls"]).unwrap();
         for (name, value) in [
             ("GRACE", parsed.grace),

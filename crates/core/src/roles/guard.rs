@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 use holdfast_wire::{MAX_NAMED, ProcessInfo, Reason};
 use rustix::event::{PollFd, PollFlags};
 
-use crate::arguments::{number_after, number_from};
-use crate::group::{AGAIN, GroupEnd, Hold, Live, Members, Tracked, await_one};
-use crate::ladder::{BACKGROUND_GRACE, BUDGET, SETTLE};
-use crate::runner::say;
-use crate::settle::{Settled, Settling};
-use crate::socket;
-use crate::stops::stop;
+use crate::channel::socket;
+use crate::ends::group::{AGAIN, GroupEnd, Hold, Live, Members, Tracked, await_one};
+use crate::ends::ladder::{BACKGROUND_GRACE, BUDGET, SETTLE};
+use crate::ends::settle::{Settled, Settling};
+use crate::roles::arguments::{number_after, number_from};
+use crate::roles::runner::say;
+use crate::sys::stops::stop;
 use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, Standing};
 
 /// No live member is left, or the group was let go.

@@ -1,4 +1,4 @@
-//! Guards: the host's side of [`guard`](crate::guard). Checks that a child can be held, names it by a descriptor before
+//! Guards: the host's side of [`guard`](crate::roles::guard). Checks that a child can be held, names it by a descriptor before
 //! anybody waits for anything, and starts a guard for it. What the guard says is read by whoever asked, as from a pipe.
 
 use std::io;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
+use super::super::{EnvId, Host, lock};
 use super::pool::is_descriptor_limit;
-use super::{EnvId, Host, lock};
-pub use crate::guard::GuardOptions;
-use crate::guard::start_guard;
+pub use crate::roles::guard::GuardOptions;
+use crate::roles::guard::start_guard;
 use crate::sys::{self, Handle, Look, Pid, Standing};
 
 /// Why a child is not guarded. Nothing was signalled.
@@ -133,7 +133,7 @@ impl Host {
         lock(&self.leaders).known.remove(&leader);
     }
 
-    pub(super) fn forget_leaders_of(&self, env: EnvId) {
+    pub(in crate::host) fn forget_leaders_of(&self, env: EnvId) {
         lock(&self.leaders).known.retain(|_, leader| leader.env != env);
     }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use holdfast_wire::{Decoder, Spec, Step, ToKeeper};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::group::await_one;
-use crate::guard::{GuardOptions, start_guard};
-use crate::stops::stop;
+use crate::ends::group::await_one;
+use crate::roles::guard::{GuardOptions, start_guard};
+use crate::sys::stops::stop;
 use crate::sys::{
     self, Failure, Gate, Grouping, Handle, Look, MOST_PLACES, PASSED, Pid, Plan, Standing, Surroundings,
 };
@@ -28,7 +28,7 @@ pub struct Gated {
     pub pid: Pid,
     /// The guard: likewise.
     pub guard: Pid,
-    /// To the guard; its end is the host's (see [`guard`](crate::guard)).
+    /// To the guard; its end is the host's (see [`guard`](crate::roles::guard)).
     pub control: OwnedFd,
 }
 

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use holdfast_wire::{Decoder, EndFacts, FromHelper, Mechanism, ToHelper, VERSION};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::reactor::Reactor;
-use crate::commitment::Commitment;
-use crate::socket::{self, Outbox, Received};
+use super::super::reactor::Reactor;
+use crate::channel::commitment::Commitment;
+use crate::channel::socket::{self, Outbox, Received};
 use crate::sys::{self, Handle, Identity, Look, Pid, Standing};
 
 /// For the helper's first word, and for a keeper when none is idle.

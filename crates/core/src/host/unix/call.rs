@@ -18,11 +18,11 @@ use holdfast_wire::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use super::super::{Observer, lock};
 use super::plain::Plain;
 use super::pool::{KeeperEnd, KeeperId, Pool, Refusal};
-use super::{Observer, lock};
-use crate::ladder::BUDGET;
-use crate::socket::{self, Outbox, Received};
+use crate::channel::socket::{self, Outbox, Received};
+use crate::ends::ladder::BUDGET;
 
 /// Without any word: the host shuts its side, so that the keeper can start nothing any more.
 const SILENCE: Duration = Duration::from_secs(10);
