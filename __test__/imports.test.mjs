@@ -12,11 +12,24 @@ test('a folder of src must not import one above it, not even a type', (t) => {
       'cli/main.ts': "const native = require('../native/addon')",
     }),
   )
-  t.deepEqual(wrongWays(graph), ['src/report/errors.ts imports src/native/addon.ts, which is above it'])
+  t.deepEqual(wrongWays('src', graph), ['src/report/errors.ts imports src/native/addon.ts, which is above it'])
 })
 
 test('a folder of src that has no floor is a problem', (t) => {
-  t.is(wrongWays(typeScript(files({ 'new/file.ts': '' }))).length, 1)
+  t.is(wrongWays('src', typeScript(files({ 'new/file.ts': '' }))).length, 1)
+})
+
+test('a floor of the core must not use one above it, wherever that is re-exported', (t) => {
+  const graph = rust(
+    files({
+      'lib.rs': 'mod ends;\nmod sys;',
+      'ends/mod.rs': 'pub mod ladder;\npub use ladder::BUDGET;',
+      'ends/ladder.rs': 'use crate::sys::Pid;\npub const BUDGET: u32 = 5;',
+      'sys/mod.rs': 'mod unix;\npub use unix::*;',
+      'sys/unix/mod.rs': 'pub struct Pid;\nconst A: u32 = crate::ends::BUDGET;',
+    }),
+  )
+  t.deepEqual(wrongWays('core', graph), ['core::sys::unix imports core::ends::ladder, which is above it'])
 })
 
 test('a circle of TypeScript files is found, by whatever kind of import', (t) => {

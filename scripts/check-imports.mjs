@@ -1,22 +1,19 @@
-// Which folder of src/ may import which, and that no module imports itself by way of others: in src/, and in the crates
-// `core` and `wire`. An import of types alone counts like any other; a re-export counts for whoever uses it, and tests in
-// a Rust module not at all.
+// Which folder may import which, in src/ and in the crate `core`, and that no module imports itself by way of others:
+// there, and in the crate `wire`. An import of types alone counts like any other; a re-export counts for whoever uses it,
+// and tests in a Rust module not at all.
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** Folders of src/, from the top to the ground: each imports itself and those behind it. Files of src/ are the entries. */
-const FLOORS = ['cli', 'engine', 'call', 'guard', 'pipe', 'options', 'native', 'report']
-
-/** Circles that there still are, and what opens each. One that is gone has to leave this list, too. */
-const KNOWN_CIRCLES = [
-  // Process, group and handle know one another: `children_by_number` and the looks of waitid go to a child.rs.
-  'core: sys::linux::handle, sys::linux::mode, sys::linux::process, sys::linux::table, sys::linux::terminal, sys::linux::user',
-  // The children use the parent's `lock`, `EnvId` and `Observer`, and implement `Host`: those get a module of their own.
-  'core: host, host::reactor, host::unix::call, host::unix::guards, host::unix::pool',
-  // The vocabulary of a report (`Step`, `Reason`, ...) leaves message.rs; a frame knows no kinds of messages.
-  'wire: frame, message, spec',
-]
+/**
+ * Folders from the top to the ground: each imports itself and those behind it. Files beside the folders are entries: they
+ * import what they like, and nobody imports them.
+ */
+export const FLOORS = {
+  src: ['cli', 'engine', 'call', 'guard', 'pipe', 'options', 'native', 'report'],
+  core: ['host', 'roles', 'ends', 'channel', 'sys'],
+  'core::sys': ['linux', 'unix'],
+}
 
 function crates() {
   const graphs = ['core', 'wire'].map((crate) => [crate, rust(read(`crates/${crate}/src`, '.rs'))])
@@ -30,36 +27,43 @@ function read(folder, extension) {
 }
 
 // ---- directions
-export function wrongWays(graph) {
+/** Imports that go up, in a graph whose paths begin with the name of a part that has floors. */
+export function wrongWays(part, graph) {
+  const floors = FLOORS[part]
+  const separator = part === 'src' ? '/' : '::'
+  const floorOf = (file) => {
+    const [folder, ...rest] = file.split(separator)
+    // A Rust module is its folder's name, or that of a file that may become one.
+    if (rest.length === 0 && !floors.includes(folder)) return -1
+    const floor = floors.indexOf(folder)
+    return floor < 0 ? undefined : floor
+  }
   const problems = []
   for (const [file, imports] of graph) {
     const from = floorOf(file)
     if (from === undefined)
-      problems.push(`src/${file}: its folder is not among the floors of scripts/check-imports.mjs`)
+      problems.push(`${part}${separator}${file}: its folder is not among the floors of scripts/check-imports.mjs`)
     for (const other of imports) {
-      if (floorOf(other) < from) problems.push(`src/${file} imports src/${other}, which is above it`)
+      if (floorOf(other) < from)
+        problems.push(`${part}${separator}${file} imports ${part}${separator}${other}, which is above it`)
     }
   }
   return problems
 }
 
-function floorOf(file) {
-  if (!file.includes('/')) return -1
-  const floor = FLOORS.indexOf(file.split('/')[0])
-  return floor < 0 ? undefined : floor
+/** The part of a graph that is below one module, without its name. */
+function below(module, graph) {
+  const inside = (name) => name.startsWith(`${module}::`)
+  const short = (name) => name.slice(module.length + 2)
+  const kept = [...graph].filter(([name]) => inside(name))
+  return new Map(kept.map(([name, imports]) => [short(name), new Set([...imports].filter(inside).map(short))]))
 }
 
 // ---- circles
 function circleProblems(graphs) {
-  const found = Object.entries(graphs).flatMap(([name, graph]) =>
-    circles(graph).map((one) => `${name}: ${one.join(', ')}`),
+  return Object.entries(graphs).flatMap(([name, graph]) =>
+    circles(graph).map((one) => `these import one another: ${name}: ${one.join(', ')}`),
   )
-  return [
-    ...found.filter((circle) => !KNOWN_CIRCLES.includes(circle)).map((circle) => `these import one another: ${circle}`),
-    ...KNOWN_CIRCLES.filter((circle) => !found.includes(circle)).map(
-      (circle) => `no circle any more, take it out: ${circle}`,
-    ),
-  ]
 }
 
 /** The strongly connected parts of more than one module (Tarjan), each in alphabetical order. */
@@ -188,8 +192,14 @@ function childOf(module, name) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const source = typeScript(read('src', '.ts'))
-  const problems = [...wrongWays(source), ...circleProblems({ src: source, ...crates() })]
+  const { core, wire } = crates()
+  const problems = [
+    ...wrongWays('src', source),
+    ...wrongWays('core', core),
+    ...wrongWays('core::sys', below('sys', core)),
+    ...circleProblems({ src: source, core, wire }),
+  ]
   for (const problem of problems) console.error(problem)
   if (problems.length > 0) process.exitCode = 1
-  else console.log(`${FLOORS.join(' > ')}; ${KNOWN_CIRCLES.length} known circles`)
+  else for (const [part, floors] of Object.entries(FLOORS)) console.log(`${part}: ${floors.join(' > ')}`)
 }

@@ -278,7 +278,7 @@ fn guarded(result: std::result::Result<Guarded, Unguarded>) -> GuardStart {
 #[napi(catch_unwind)]
 pub fn guard(environment: u32, helper: String, pid: i32, sweep: bool, grace: f64) -> Result<GuardStart> {
     let options = GuardOptions { helper: Path::new(&helper), sweep, grace: millis(grace) };
-    Ok(guarded(host()?.guard(EnvId(environment), pid, &options)))
+    Ok(guarded(host()?.guards().start(EnvId(environment), pid, &options)))
 }
 
 #[napi(catch_unwind)]
@@ -290,23 +290,23 @@ pub fn guard_again(
     grace: f64,
 ) -> Result<GuardStart> {
     let options = GuardOptions { helper: Path::new(&helper), sweep, grace: millis(grace) };
-    Ok(guarded(host()?.guard_again(EnvId(environment), leader, &options)))
+    Ok(guarded(host()?.guards().start_again(EnvId(environment), leader, &options)))
 }
 
 #[napi(catch_unwind)]
 pub fn wake_guard(guard: u32) -> Result<()> {
-    host()?.wake_guard(guard);
+    host()?.guards().wake(guard);
     Ok(())
 }
 
 #[napi(catch_unwind)]
 pub fn reap_guard(guard: u32) -> Result<bool> {
-    Ok(host()?.reap_guard(guard))
+    Ok(host()?.guards().reap(guard))
 }
 
 #[napi(catch_unwind)]
 pub fn forget_leader(leader: u32) -> Result<()> {
-    host()?.forget_leader(leader);
+    host()?.guards().forget_leader(leader);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Cutting a byte stream into frames.
 
 use crate::Error;
-use crate::message::kind;
+use crate::kind;
 
 /// Largest payload of a message.
 pub const MAX_MESSAGE: usize = 64 * 1024;

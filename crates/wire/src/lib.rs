@@ -12,14 +12,14 @@
 
 mod bytes;
 mod frame;
+mod kind;
 mod message;
+mod report;
 mod spec;
 
 pub use frame::{Decoder, Frame, MAX_MESSAGE, MAX_SPEC};
-pub use message::{
-    By, EndFacts, Exit, FromHelper, FromKeeper, Mechanism, Outcome, ProcessInfo, Reason, Step, ToHelper,
-    ToKeeper, Usage,
-};
+pub use message::{FromHelper, FromKeeper, ToHelper, ToKeeper};
+pub use report::{By, EndFacts, Exit, Mechanism, Outcome, ProcessInfo, Reason, Step, Usage};
 pub use spec::{Background, MAX_NAME, MAX_STRINGS, NO_DESCRIPTOR, Spec, SpecView};
 
 /// The version that both ends of a socket must agree on.

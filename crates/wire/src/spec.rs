@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::bytes::{Reader, put_string};
 use crate::frame::MAX_SPEC;
-use crate::message::Step;
+use crate::report::Step;
 use crate::{Error, Unfit};
 
 /// A place of stdio without a descriptor: `/dev/null`.

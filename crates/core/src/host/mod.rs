@@ -7,7 +7,9 @@
 //!
 //! Locks are taken in the order call, observers, pool, reactor; that of the calls' table alone.
 
+mod event;
 pub mod inherit;
+mod lock;
 mod reactor;
 mod unix;
 
@@ -15,7 +17,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use holdfast_wire::{Background, EndFacts, Mechanism, NO_DESCRIPTOR, Spec, Step, ToKeeper};
@@ -25,13 +27,14 @@ use rustix::pipe::PipeFlags;
 use crate::channel::socket;
 use crate::sys::{self, Attributes, Failure};
 
+pub use event::Event;
+use event::Observer;
+use lock::lock;
 pub use reactor::{EnvId, READABLE, WRITABLE};
 use reactor::{Interest, Reactor};
 use unix::call::Call;
-pub use unix::call::Event;
 pub use unix::gate;
-use unix::guards::Leader;
-pub use unix::guards::{GuardOptions, Guarded, Unguarded};
+pub use unix::guards::{GuardOptions, Guarded, Guards, Unguarded};
 use unix::pool::{Pool, Refusal, is_descriptor_limit};
 
 /// How long `pid` waits for a keeper that is stopped or starved.
@@ -112,26 +115,7 @@ pub struct Host {
     calls: Mutex<HashMap<u32, Arc<Mutex<Call>>>>,
     /// Those who wait for the end of another environment's call, by the handle that each was given.
     observers: Mutex<HashMap<u32, Arc<Observer>>>,
-    leaders: Mutex<Leaders>,
-}
-
-/// Waits for the end of another environment's call. The call refers to it weakly and not by its handle: a handle is used
-/// again once the environment that owned it is gone.
-pub struct Observer {
-    handle: u32,
-    facts: Mutex<Option<EndFacts>>,
-}
-
-/// Of guarded groups.
-#[derive(Default)]
-struct Leaders {
-    known: HashMap<u32, Arc<Leader>>,
-    last: u32,
-}
-
-/// A panic while a lock was held must not take every later call with it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    guards: Guards,
 }
 
 static HOST: OnceLock<Host> = OnceLock::new();
@@ -155,13 +139,14 @@ impl Host {
             let pool = Arc::new(Mutex::new(Pool::new(Arc::clone(&reactor))));
             let of_reactor = Arc::clone(&pool);
             reactor.run(move |key| lock(&of_reactor).on_ready(key))?;
+            let guards = Guards::new(Arc::clone(&reactor), Arc::clone(&pool));
             let host = Host {
                 process: std::process::id(),
                 reactor,
                 pool,
                 calls: Mutex::default(),
                 observers: Mutex::default(),
-                leaders: Mutex::default(),
+                guards,
             };
             let _ = HOST.set(host);
             sys::at_exit(leave);
@@ -176,7 +161,7 @@ impl Host {
 
     /// The environment is going: its calls end, because their sockets close.
     pub fn detach(&self, env: EnvId) {
-        self.forget_leaders_of(env);
+        self.guards.forget_all_of(env);
         for number in self.reactor.detach(env) {
             lock(&self.observers).remove(&number);
             let call = lock(&self.calls).remove(&number);
@@ -205,6 +190,11 @@ impl Host {
         calls.clear();
         self.reactor.close_all();
         pool.leave();
+    }
+
+    /// The guards of groups that this process has started itself.
+    pub fn guards(&self) -> &Guards {
+        &self.guards
     }
 
     /// Readiness words since the last time: number * 4 + [`READABLE`] and [`WRITABLE`].

@@ -16,7 +16,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-use super::lock;
+use super::lock::lock;
 use crate::sys;
 
 /// In a readiness word: there is something to read, or the end.

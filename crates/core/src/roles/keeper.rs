@@ -386,7 +386,7 @@ impl Keeper {
         let outputs: Vec<u8> = spec.places().iter().skip(1).copied().collect();
         let (commitment, detached) = (&self.setup.commitment, spec.detached);
         let surroundings = Surroundings {
-            commitment: Some(commitment),
+            commitment: Some(commitment.as_fd()),
             grouping: match self.group {
                 _ if terminal_group.is_some() => Grouping::Inherited,
                 _ if detached => Grouping::Session,

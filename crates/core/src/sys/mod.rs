@@ -1,7 +1,10 @@
 //! The seam to the operating system, and the only place with unsafe code. Every platform's folder exports the
-//! same names; callers carry no `cfg`.
+//! same names; callers carry no `cfg`. `unix` is what platforms have in common; it knows none of them.
 
-pub(crate) mod stops;
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+pub use unix::*;
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -13,12 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{
-    By, Decoder, EndFacts, Exit, FromKeeper, Mechanism, Outcome, Reason, Step, ToKeeper, Usage,
-};
+use holdfast_wire::{By, Decoder, EndFacts, FromKeeper, Mechanism, Outcome, Reason, Step, ToKeeper, Usage};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::super::{Observer, lock};
+use super::super::event::{Event, Observer};
+use super::super::lock::lock;
 use super::plain::Plain;
 use super::pool::{KeeperEnd, KeeperId, Pool, Refusal};
 use crate::channel::socket::{self, Outbox, Received};
@@ -28,42 +27,6 @@ use crate::ends::ladder::BUDGET;
 const SILENCE: Duration = Duration::from_secs(10);
 /// From there until it is called unclear; and, beyond the budget, for the helper's word on a lost keeper.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// What a call has to tell.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Event {
-    /// The program was executed, as this pid.
-    Started(Option<i32>),
-    /// It could not be; nothing of it ran.
-    Failed {
-        /// The part.
-        step: Step,
-        /// The system's code.
-        errno: i32,
-        /// The host itself met this, not the keeper.
-        by_host: bool,
-    },
-    /// No keeper took the call.
-    Refused {
-        /// It cannot be known whether it ran.
-        unclear: bool,
-        /// The system's code, or 0.
-        errno: i32,
-        /// What was tried.
-        tried: String,
-    },
-    /// The first process ended; None when nobody can know how.
-    Exited(Option<Exit>, Usage),
-    /// The keeper holds what runs on by this; it drains the pipes, unless they were cut off on their way.
-    Taken {
-        /// What holds it.
-        mechanism: Mechanism,
-        /// The keeper has the pipes. If not, they are still to be read here.
-        pipes: bool,
-    },
-    /// The last one.
-    Ended(EndFacts),
-}
 
 /// See the module.
 pub struct Call {

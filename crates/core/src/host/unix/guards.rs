@@ -1,13 +1,15 @@
 //! Guards: the host's side of [`guard`](crate::roles::guard). Checks that a child can be held, names it by a descriptor before
 //! anybody waits for anything, and starts a guard for it. What the guard says is read by whoever asked, as from a pipe.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::OFlags;
 
-use super::super::{EnvId, Host, lock};
-use super::pool::is_descriptor_limit;
+use super::super::lock::lock;
+use super::super::reactor::{EnvId, Reactor};
+use super::pool::{Pool, is_descriptor_limit};
 pub use crate::roles::guard::GuardOptions;
 use crate::roles::guard::start_guard;
 use crate::sys::{self, Handle, Look, Pid, Standing};
@@ -51,13 +53,13 @@ pub struct Leader {
 /// A guard on its way.
 #[derive(Debug)]
 pub struct Guarded {
-    /// Stands for the leader in [`Host::guard_again`].
+    /// Stands for the leader in [`Guards::start_again`].
     pub leader: u32,
     /// The group's number.
     pub group: i32,
     /// What is said to the guard and by it.
     pub pipe: u32,
-    /// Stands for the guard in [`Host::wake_guard`].
+    /// Stands for the guard in [`Guards::wake`].
     pub guard: u32,
 }
 
@@ -87,9 +89,27 @@ impl Leader {
     }
 }
 
-impl Host {
+/// The guards of this process.
+pub struct Guards {
+    reactor: Arc<Reactor>,
+    pool: Arc<Mutex<Pool>>,
+    leaders: Mutex<Leaders>,
+}
+
+/// Of guarded groups.
+#[derive(Default)]
+struct Leaders {
+    known: HashMap<u32, Arc<Leader>>,
+    last: u32,
+}
+
+impl Guards {
+    pub(in crate::host) fn new(reactor: Arc<Reactor>, pool: Arc<Mutex<Pool>>) -> Guards {
+        Guards { reactor, pool, leaders: Mutex::default() }
+    }
+
     /// Starts a guard for a child of this process.
-    pub fn guard(&self, env: EnvId, pid: i32, options: &GuardOptions<'_>) -> Result<Guarded, Unguarded> {
+    pub fn start(&self, env: EnvId, pid: i32, options: &GuardOptions<'_>) -> Result<Guarded, Unguarded> {
         let pid = Pid::new(pid).ok_or(Unguarded::NotAChild)?;
         let leader = match Leader::of(env, pid) {
             Err(Unguarded::Helper(error)) if self.gives_descriptors_for(&error) => Leader::of(env, pid),
@@ -106,7 +126,7 @@ impl Host {
     }
 
     /// Starts another guard in the place of one that died.
-    pub fn guard_again(
+    pub fn start_again(
         &self,
         env: EnvId,
         leader: u32,
@@ -118,12 +138,12 @@ impl Host {
     }
 
     /// Somebody may have stopped it, and something is to be said to it.
-    pub fn wake_guard(&self, guard: u32) {
+    pub fn wake(&self, guard: u32) {
         lock(&self.pool).signal_child(guard.into(), libc::SIGCONT);
     }
 
     /// It has said its last word. False: it has not ended yet, and nobody will be told when it does, for want of pidfds.
-    pub fn reap_guard(&self, guard: u32) -> bool {
+    pub fn reap(&self, guard: u32) -> bool {
         let mut pool = lock(&self.pool);
         pool.is_watched(guard.into()) || pool.reap(guard.into())
     }
@@ -133,7 +153,7 @@ impl Host {
         lock(&self.leaders).known.remove(&leader);
     }
 
-    pub(in crate::host) fn forget_leaders_of(&self, env: EnvId) {
+    pub(in crate::host) fn forget_all_of(&self, env: EnvId) {
         lock(&self.leaders).known.retain(|_, leader| leader.env != env);
     }
 

@@ -10,9 +10,12 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::PidfdFlags;
 
-use super::process::{Delivery, Pid, info};
-use super::table::{self, Stat};
-use super::terminal::leads_own_group;
+use super::child::{REAP, reap, waitid};
+use super::pidfd_info::info;
+use super::proc_fs::{self, Stat};
+use crate::sys::unix::child::{LOOK, Look, look, looked};
+use crate::sys::unix::group::Delivery;
+use crate::sys::unix::pid::{Pid, leads_own_group};
 
 /// PIDFD_SIGNAL_PROCESS_GROUP: the group that the process leads or led (Linux 6.9).
 const PROCESS_GROUP: u32 = 4;
@@ -32,7 +35,7 @@ impl Handle {
         match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
             Ok(fd) => Ok(Handle { fd, is_folder: false }),
             Err(rustix::io::Errno::SRCH) => Err(io::Error::from_raw_os_error(libc::ESRCH)),
-            Err(error) if table::is_ours() => {
+            Err(error) if proc_fs::is_ours() => {
                 let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
                 match rustix::fs::open(format!("/proc/{}", pid.raw()), flags, Mode::empty()) {
                     Ok(fd) => Ok(Handle { fd, is_folder: true }),
@@ -125,7 +128,7 @@ impl Handle {
             return self.stat().ok().flatten().map(|stat| stat.pid);
         }
         let told = info(&self.fd).and_then(|(own, _)| Pid::new(own));
-        told.or_else(|| table::pid_of_pidfd(&self.fd).filter(|_| table::is_ours()))
+        told.or_else(|| proc_fs::pid_of_pidfd(&self.fd).filter(|_| proc_fs::is_ours()))
     }
 }
 
@@ -133,6 +136,45 @@ impl AsFd for Handle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// The same of the process behind a descriptor, where `pid` is its number if it is our child at all.
+pub fn look_behind(handle: &Handle, pid: Pid) -> Look {
+    match handle.pidfd() {
+        Some(fd) => looked(crate::sys::unix::child::waitid(libc::P_PIDFD, fd.as_raw_fd() as u32, LOOK)),
+        // By number: and the descriptor is of the one that has it, if that has not ended.
+        None if handle.number() == Some(pid) => look(pid),
+        None => Look::NotOurs,
+    }
+}
+
+/// Reaps the child behind a descriptor, if it has ended; `pid` is its number if it is our unreaped child at all. True when
+/// there is nothing (more) to reap.
+pub fn reap_behind(handle: &Handle, pid: Pid) -> bool {
+    match handle.pidfd() {
+        Some(fd) => !matches!(waitid(libc::P_PIDFD, fd.as_raw_fd() as u32, REAP), Ok(None)),
+        None => handle.number() != Some(pid) || reap(pid).is_some(),
+    }
+}
+
+/// A pidfd of a child that we have just started and not reaped.
+pub fn pidfd_of_child(pid: Pid) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(pid.rustix()?, PidfdFlags::empty()).ok()
+}
+
+/// A deeper descendant: its descriptor is opened first, after which it must still be a child of `parent`. An error: it
+/// is there and cannot be held.
+pub fn handle_of_descendant(pid: Pid, parent: Pid) -> io::Result<Option<Handle>> {
+    let handle = match Handle::open(pid) {
+        Ok(handle) => handle,
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let found = info(&handle).or_else(|| {
+        // A /proc of another pid namespace counts differently: the number must mean the same process in both.
+        Some((handle.number()?.raw(), proc_fs::parent_of(pid)?.raw()))
+    });
+    Ok((found == Some((pid.raw(), parent.raw()))).then_some(handle))
 }
 
 /// A process group named by a descriptor of the process that leads it, or led it before it was reaped.

@@ -8,7 +8,7 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use super::process::Parent;
+use super::parent::Parent;
 
 /// Descriptors in one message, at most (SCM_MAX_FD is 253).
 pub const MAX_DESCRIPTORS: usize = 64;

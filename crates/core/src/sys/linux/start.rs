@@ -13,18 +13,17 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use holdfast_wire::{NO_DESCRIPTOR, SpecView, Step, Unfit};
 use rustix::pipe::PipeFlags;
 
-use crate::channel::commitment::Commitment;
-
-use super::mode::{IGNORED, block_all_signals, set_signal_mask};
-use super::process::Pid;
+use super::mode::IGNORED;
 use super::raw::{self, syscall};
+use crate::sys::unix::pid::Pid;
+use crate::sys::unix::signals::{block_all_signals, set_signal_mask};
 
 /// The search path where the child's environment has none (execvp(3)).
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
@@ -102,8 +101,8 @@ pub enum Grouping {
 /// What a start needs beside the spec.
 #[derive(Default)]
 pub struct Surroundings<'a> {
-    /// Told the pid, once the process is in its group.
-    pub commitment: Option<&'a Commitment>,
+    /// A counter (eventfd(2)) to which the pid is added, once the process is in its group.
+    pub commitment: Option<BorrowedFd<'a>>,
     /// Where it stands.
     pub grouping: Grouping,
     /// Where the new process waits before it executes the program.
@@ -162,7 +161,7 @@ impl Plan {
             nofile: (Some(soft) != limit.current).then_some([soft, hard]),
             uid: spec.uid,
             gid: spec.gid,
-            commitment: surroundings.commitment.map_or(-1, |commitment| commitment.as_fd().as_raw_fd()),
+            commitment: surroundings.commitment.map_or(-1, |commitment| commitment.as_raw_fd()),
             grouping: surroundings.grouping,
             gate: surroundings.gate,
             nohup: surroundings.nohup,

@@ -11,8 +11,9 @@ use rustix::thread::CapabilitySet;
 
 use super::handle::Handle;
 use super::identity::own_uids;
-use super::process::{Pid, uids_behind};
-use super::table;
+use super::pidfd_info::uids_behind;
+use super::proc_fs;
+use crate::sys::unix::pid::Pid;
 
 /// Our user, where that limits whom we may signal.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ fn may_ask_for_limits(pid: Pid) -> bool {
 }
 
 fn uids_by_table(pid: Pid) -> Option<[u32; 3]> {
-    if !table::is_ours() {
+    if !proc_fs::is_ours() {
         return None;
     }
     uids_in(&fs::read_to_string(format!("/proc/{}/status", pid.raw())).ok()?)
@@ -76,7 +77,7 @@ fn uids_by_table(pid: Pid) -> Option<[u32; 3]> {
 
 /// Real, effective and saved user id, of /proc/pid/status.
 fn uids_in(status: &str) -> Option<[u32; 3]> {
-    let mut ids = table::in_status(status, "Uid")?.split_ascii_whitespace().map(|id| id.parse().ok());
+    let mut ids = proc_fs::in_status(status, "Uid")?.split_ascii_whitespace().map(|id| id.parse().ok());
     Some([ids.next()??, ids.next()??, ids.next()??])
 }
 

@@ -8,8 +8,8 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 
-use super::process::Pid;
-use super::table::{has_one_thread, in_status};
+use super::proc_fs::{has_one_thread, in_status};
+use crate::sys::unix::pid::Pid;
 
 /// What the threads of a process do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use std::path::Path;
 use std::process::Command;
 use std::ptr;
 
-use super::mode::block_all_signals;
-use super::process::{Pid, is_in_our_session};
-use crate::sys::stops;
+use super::pid::{Pid, is_in_our_session};
+use super::signals::block_all_signals;
+use super::stops;
 
 /// What the process is called, whatever the path.
 const NAME: &CStr = c"holdfast-helper";

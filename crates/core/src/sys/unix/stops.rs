@@ -5,7 +5,7 @@
 #[cfg(feature = "stops")]
 pub fn stop(point: &str) {
     if std::env::var_os("HOLDFAST_STOP").is_some_and(|name| name == point) {
-        let _ = crate::sys::stop_ourselves();
+        let _ = super::signals::stop_ourselves();
     }
 }
 

@@ -1,7 +1,6 @@
 //! The process table, read from /proc (proc(5)). Nothing here is trusted as it stands: a number from a list is
 //! shown to be our child, or the same process as a pidfd, before it is signalled.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Deref;
@@ -10,7 +9,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use holdfast_wire::ProcessInfo;
 
-use super::process::{Look, Pid, exists, group_of, look, peek_any};
+use super::pid_counter::{last_number, numbers_since};
+use crate::sys::unix::pid::{Pid, exists, group_of};
 
 /// Our own children. We have one thread. `None`: the table cannot be read.
 pub fn own_children(list: &mut ChildrenFile) -> Option<Vec<Pid>> {
@@ -177,73 +177,6 @@ fn walk(roots: &[Pid], most: usize) -> Listed {
     }
 }
 
-/// The number given out last in our pid namespace (proc_loadavg(5)).
-pub(super) fn last_number() -> Option<Pid> {
-    let text = fs::read_to_string("/proc/loadavg").ok()?;
-    Pid::new(text.trim_end().rsplit(' ').next()?.parse().ok()?)
-}
-
-/// How far the kernel has come in giving out numbers.
-///
-/// It gives them out in turn, and from the start again when it has reached the highest. So until it has come around, no
-/// number is given out a second time.
-#[derive(Debug, Clone, Copy)]
-pub struct Turn {
-    last: i32,
-    /// Processes and threads started since boot, everywhere.
-    started: u64,
-    /// And those there are.
-    alive: u64,
-    highest: u64,
-}
-
-impl Turn {
-    /// Of now. None where it cannot be read.
-    pub fn now() -> Option<Turn> {
-        let number = |text: &str| text.trim().parse::<u64>().ok();
-        let stat = fs::read_to_string("/proc/stat").ok()?;
-        let load = fs::read_to_string("/proc/loadavg").ok()?;
-        Some(Turn {
-            last: last_number()?.raw(),
-            started: number(stat.lines().find_map(|line| line.strip_prefix("processes "))?)?,
-            alive: number(load.split(' ').nth(3)?.split('/').nth(1)?)?,
-            highest: number(&fs::read_to_string("/proc/sys/kernel/pid_max").ok()?)?,
-        })
-    }
-
-    /// Whether a number that was in use then has certainly not been given out since.
-    pub fn has_not_come_around_to(&self, pid: Pid, then: &Turn) -> bool {
-        let started = self.started.saturating_sub(then.started);
-        // It may have skipped as many as are alive, and half a turn is more than enough.
-        let less_than_a_turn = started + self.alive.max(then.alive) < self.highest / 2;
-        pid.raw() <= then.last && then.last <= self.last && less_than_a_turn
-    }
-}
-
-/// Children of ours, alive or not and but for `others`, found by asking: for a system without a usable /proc. Not always
-/// all of them: whoever comes back when those are gone finds the rest.
-pub fn children_by_number(others: &BTreeSet<Pid>) -> Vec<Pid> {
-    /// The highest that there can be (proc(5), pid_max).
-    const HIGHEST: i32 = 4_194_304;
-    const MANY: i32 = 32_768;
-    // To be told that there is no child at all is one question, not four million.
-    if peek_any().is_err() {
-        return Vec::new();
-    }
-    let own = Pid::own().map_or(1, Pid::raw);
-    let highest =
-        fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
-    let highest: i32 = highest.unwrap_or(HIGHEST);
-    // Those who came after us first: to ask four million numbers takes two seconds.
-    let soon = own.saturating_add(MANY).min(highest);
-    let ask = |range: std::ops::RangeInclusive<i32>| -> Vec<Pid> {
-        let asked = range.filter_map(Pid::new).filter(|pid| !others.contains(pid));
-        asked.filter(|&pid| look(pid) != Look::NotOurs).collect()
-    };
-    let found = [own..=soon, 2..=own, soon..=highest].into_iter().map(ask).find(|found| !found.is_empty());
-    found.unwrap_or_default()
-}
-
 /// The name the kernel keeps, also of a zombie, safe to print. Empty where it cannot be read.
 fn name(pid: Pid) -> Vec<u8> {
     if !is_ours() {
@@ -357,14 +290,6 @@ fn may_see_all() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = in_status(&status, "CapEff").and_then(|set| u64::from_str_radix(set, 16).ok());
     effective.is_some_and(|set| set >> CAP_SYS_PTRACE & 1 == 1)
-}
-
-/// Every number that was given out since this one, unless there are too many to ask for each.
-pub(super) fn numbers_since(first: Pid) -> Option<impl Iterator<Item = Pid>> {
-    const MOST: i32 = 8_192;
-    let last = last_number()?;
-    let is_few = (0..MOST).contains(&(last.raw() - first.raw()));
-    is_few.then(|| (first.raw()..=last.raw()).filter_map(Pid::new))
 }
 
 /// The members of a group, zombies included, as far as they are found: by a look at every number given out since `first`,
@@ -501,23 +426,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_given_out_in_turn() {
-        let pid = |raw| Pid::new(raw).unwrap();
-        let turn = |last, started| Turn { last, started, alive: 200, highest: 32_768 };
-        let then = turn(1_000, 50_000);
-        assert!(turn(1_000, 50_000).has_not_come_around_to(pid(1_000), &then));
-        assert!(turn(9_000, 58_000).has_not_come_around_to(pid(700), &then));
-        // Given out after that, around, or perhaps around.
-        assert!(!turn(9_000, 58_000).has_not_come_around_to(pid(1_001), &then));
-        assert!(!turn(900, 82_000).has_not_come_around_to(pid(700), &then));
-        assert!(!turn(9_000, 50_000 + 40_000).has_not_come_around_to(pid(700), &then));
-        let crowd = Turn { alive: 20_000, ..turn(1_100, 50_100) };
-        assert!(!crowd.has_not_come_around_to(pid(700), &then));
-    }
-
-    #[test]
     fn members_are_found_by_number_and_by_table() {
-        let (own, group) = (Pid::own().unwrap(), super::super::own_group().unwrap());
+        let (own, group) = (Pid::own().unwrap(), crate::sys::own_group().unwrap());
         // From the first number on there may be too many to ask for.
         for first in [own, Pid::new(2).unwrap()] {
             assert!(found_members(group, first).contains(&own), "{first:?}");

@@ -1,0 +1,50 @@
+//! Our parent, and its end.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::process::PidfdFlags;
+
+/// A pidfd of our parent, unless it is gone or the kernel has none.
+pub fn pidfd_of_parent() -> Option<OwnedFd> {
+    Parent::watch()?.pidfd
+}
+
+/// Our parent, and how its end is seen: by a pidfd, or where that is refused by a look at its number now and then. Not
+/// by the parent-death signal, which fires when the *thread* that started us ends (prctl(2)), and not by the number 1,
+/// which a parent may have.
+pub struct Parent {
+    number: i32,
+    pidfd: Option<OwnedFd>,
+}
+
+impl Parent {
+    /// Its number now; 0 where it is outside of our pid namespace.
+    pub fn number() -> i32 {
+        rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get())
+    }
+
+    /// None where there is none to be seen.
+    pub fn watch() -> Option<Parent> {
+        let parent = rustix::process::getppid()?;
+        let pidfd = rustix::process::pidfd_open(parent, PidfdFlags::empty()).ok();
+        // Only now is it known to be a pidfd of our parent, and not of whoever has its number since.
+        let number = parent.as_raw_nonzero().get();
+        (Parent::number() == number).then_some(Parent { number, pidfd })
+    }
+
+    /// To be polled: readable when it is gone.
+    pub fn pidfd(&self) -> Option<&OwnedFd> {
+        self.pidfd.as_ref()
+    }
+
+    /// How soon to look again where there is no pidfd.
+    pub fn look_again(&self) -> Option<Duration> {
+        self.pidfd.is_none().then_some(Duration::from_millis(200))
+    }
+
+    /// Whether it is gone: whoever has lost its parent has another one by then.
+    pub fn is_gone(&self) -> bool {
+        Parent::number() != self.number
+    }
+}

@@ -1,0 +1,44 @@
+//! When this process gets a processor.
+#![expect(unsafe_code, reason = "scheduling policies have no safe wrapper")]
+
+/// Whether a keeper that waits for a call may be put behind whoever wakes it (SCHED_BATCH, sched(7)).
+///
+/// A message by a socket wakes its reader on the sender's processor, and there the reader usually goes first: the host
+/// would stand still while its keeper starts the command. A batch process waits until the host has come to its own
+/// next wait. For the call itself, and for the command, the policy is the usual one again.
+pub struct Manners {
+    /// Only over the default policy: any other was somebody's choice.
+    usual: bool,
+}
+
+impl Manners {
+    /// Of this process, as it was started.
+    pub fn new() -> Manners {
+        // SAFETY: asks for this process's own policy.
+        Manners { usual: unsafe { libc::sched_getscheduler(0) } == libc::SCHED_OTHER }
+    }
+
+    /// Before waiting for a call.
+    pub fn stand_back(&self) {
+        self.take_on(libc::SCHED_BATCH);
+    }
+
+    /// A call has come.
+    pub fn step_forward(&self) {
+        self.take_on(libc::SCHED_OTHER);
+    }
+
+    fn take_on(&self, policy: i32) {
+        if self.usual {
+            let parameters = libc::sched_param { sched_priority: 0 };
+            // SAFETY: a valid struct to read. What a filter refuses costs time only.
+            unsafe { libc::sched_setscheduler(0, policy, &parameters) };
+        }
+    }
+}
+
+impl Default for Manners {
+    fn default() -> Self {
+        Manners::new()
+    }
+}

@@ -1,0 +1,30 @@
+//! What Unix systems have in common.
+
+pub(in crate::sys) mod child;
+mod descriptors;
+pub(in crate::sys) mod fork;
+pub(in crate::sys) mod group;
+pub(in crate::sys) mod pid;
+mod program;
+mod shared;
+pub(in crate::sys) mod signals;
+mod spawn;
+pub(crate) mod stops;
+mod terminal;
+
+pub use child::{Kill, Look, await_end, continued, kill_child, look, peek_any, stopped, take_any_stop};
+pub use descriptors::{
+    allow_all_descriptors, await_writable, duplicate, inherited, inherited_control, inherited_stream,
+    let_go_of_stderr, let_go_of_stdio, stand_apart, write_out,
+};
+pub use fork::{Forked, fork};
+pub use group::{Delivery, Group, TerminalGroup};
+pub use pid::{
+    Pid, exists, give_group, group_of, is_in_our_session, leads_session, leave_group, leave_session,
+    own_group, session_of,
+};
+pub use program::{at_exit, environment, replace_process};
+pub use shared::SharedNumbers;
+pub use signals::{block_all_signals, is_ignored, is_pending, stop_ourselves};
+pub use spawn::{Standing, by_fork, start_helper};
+pub use terminal::Terminal;
