@@ -368,7 +368,7 @@ test('it runs on: no helper, no addon, a helper that is none', async (t) => {
     const path = join(project, name)
     mkdirSync(path)
     if (name !== 'empty') copyFileSync(addon, join(path, 'holdfast.linux-x64-gnu.node'))
-    if (name === 'broken') file('broken/holdfast-helper', 'no program', 0o755)
+    if (name === 'broken') file('broken/holdfast-helper.node', 'no program', 0o755)
     await runsOn(t, { command: [node, module] }, why, { env: { HOLDFAST_BINARY_PATH: path } })
   }
 })

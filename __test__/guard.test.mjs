@@ -538,7 +538,7 @@ test('a guard that is killed while the leader exits', async (t) => {
 
 // ---- helpers that are none
 const NATIVE = fileURLToPath(new URL('../npm/linux-x64-gnu/', import.meta.url))
-const HELPER = 'holdfast-helper'
+const HELPER = 'holdfast-helper.node'
 
 /** A folder like the platform package's. */
 function packaged(t) {

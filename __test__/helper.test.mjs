@@ -21,7 +21,7 @@ import { startHost } from './support/host.mjs'
 
 const NATIVE = fileURLToPath(new URL('../npm/linux-x64-gnu/', import.meta.url))
 const ADDON = 'holdfast.linux-x64-gnu.node'
-const HELPER = 'holdfast-helper'
+const HELPER = 'holdfast-helper.node'
 const { version: VERSION } = JSON.parse(readFileSync(join(NATIVE, 'package.json'), 'utf8'))
 
 test.after.always('nothing is left', (t) => t.deepEqual(leftByUs(), []))
@@ -139,8 +139,8 @@ test('bad helper: a missing one', async (t) => {
     t,
     folderWith(t, (path) => rmSync(path)),
   )
-  assertRefused(t, seen, /holdfast-helper' does not exist/)
-  t.regex(seen.files.helper.problem, /holdfast-helper' does not exist/)
+  assertRefused(t, seen, /holdfast-helper.node' does not exist/)
+  t.regex(seen.files.helper.problem, /holdfast-helper.node' does not exist/)
   t.false(seen.files.helper.probed)
   assertNothing(t, seen.files)
   await assertBestEffort(t, seen)

@@ -128,13 +128,16 @@ test('a helper that is not executable, and cannot be made so, is told with the c
   for (const name of readdirSync(PACKAGE)) copyFileSync(join(PACKAGE, name), join(at, name))
   const index = fileURLToPath(new URL('../dist/index.js', import.meta.url))
   const problem = (mode, mount) => {
-    chmodSync(join(at, 'holdfast-helper'), mode)
+    chmodSync(join(at, 'holdfast-helper.node'), mode)
     const host = `require(${JSON.stringify(index)}).run('true').catch(({ message }) => console.log(message))`
     const shell = `mount --bind "$1" "$1" && mount -o remount,bind,${mount} "$1" && exec "$2" -e "$3"`
     const args = ['--mount', 'sh', '-c', shell, 'sh', at, process.execPath, host]
     return spawnSync('unshare', args, { env: { ...env, HOLDFAST_BINARY_PATH: at }, encoding: 'utf8' }).stdout
   }
-  t.regex(problem(0o644, 'ro'), /holdfast-helper' is not executable, and chmod failed: EROFS: read-only file system/)
+  t.regex(
+    problem(0o644, 'ro'),
+    /holdfast-helper.node' is not executable, and chmod failed: EROFS: read-only file system/,
+  )
   // There an addon cannot be loaded, either.
   t.regex(problem(0o755, 'noexec'), /noexec|could not be loaded: .*failed to map/)
 })

@@ -488,7 +488,7 @@ test('what stays resident is the helper alone, without Node', async (t) => {
   const helpers = mine().filter((pid) => comm(pid) === 'holdfast-helper')
   let readable = true
   try {
-    for (const pid of helpers) t.is(basename(readlinkSync(`/proc/${pid}/exe`)), 'holdfast-helper')
+    for (const pid of helpers) t.is(basename(readlinkSync(`/proc/${pid}/exe`)), 'holdfast-helper.node')
     const pss = helpers.map((pid) =>
       Number(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8').match(/^Pss:\s+(\d+)/m)[1]),
     )

@@ -16,14 +16,11 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import native from '../src/native/platforms.js'
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..')
 const NODE_NEEDED = [20, 19]
 const FINGERPRINTS = 'target/fingerprints'
-/** One entry per folder below npm/; the addon's name is the one that `napi build --platform` gives it. */
-const PLATFORMS = {
-  'linux-x64': { folder: 'npm/linux-x64-gnu', addon: 'holdfast.linux-x64-gnu.node' },
-}
 
 class SetupError extends Error {}
 
@@ -66,16 +63,17 @@ async function installPackages() {
 }
 
 async function buildNative() {
-  const platform = PLATFORMS[`${process.platform}-${process.arch}`]
-  if (!platform) {
-    throw new SetupError(
-      `no native build is described for ${process.platform}-${process.arch} (known: ${Object.keys(PLATFORMS).join(', ')}).`,
-    )
+  const cargo = await cargoVersion()
+  const host = /^host: (.+)$/m.exec(cargo)?.[1]
+  const platform = native.platforms.find(({ target }) => target === host)
+  if (platform === undefined) {
+    const known = native.platforms.map(({ target }) => target).join(', ')
+    throw new SetupError(`no native build is described for ${host} (known: ${known}).`)
   }
-  const addon = join(platform.folder, platform.addon)
-  const helper = join(platform.folder, 'holdfast-helper')
-  const sources = ['Cargo.toml', 'Cargo.lock', '.cargo', 'crates', 'scripts/setup.mjs']
-  const salt = (await cargoVersion()) + (process.env.RUSTFLAGS ?? '')
+  const addon = join('npm', platform.name, native.addonOf(platform))
+  const helper = join('npm', platform.name, native.helperFile)
+  const sources = ['Cargo.toml', 'Cargo.lock', '.cargo', 'crates', 'scripts/setup.mjs', 'src/native/platforms.js']
+  const salt = cargo + (process.env.RUSTFLAGS ?? '')
   const print = fingerprint(sources, salt)
   if (existsSync(addon) && existsSync(helper) && isCurrent('native', print)) return
 
@@ -92,7 +90,7 @@ async function buildNative() {
     ...['rustc', ...helperCrate, ...locked, '--'],
     ...['-C', 'target-feature=+crt-static', '-C', 'relocation-model=static'],
   ])
-  install(join('target/addon', platform.addon), addon, 0o644)
+  install(join('target/addon', native.addonOf(platform)), addon, 0o644)
   install('target/helper/holdfast-helper', helper, 0o755)
   // What was edited during the build is not in it. Without a Cargo.lock the build has written one.
   remember('native', locked.length > 0 ? print : fingerprint(sources, salt))

@@ -21,6 +21,7 @@ const CHECKS = [
   ['cargo clippy', clippy('--workspace')],
   ['cargo clippy, stops', clippy(...stops)],
   ['licences', [node, 'scripts/check-licences.mjs']],
+  ['notices', [node, 'scripts/release/notices.mjs', '--check']],
   ['manifests', [node, 'scripts/check-manifests.mjs']],
   ['imports', [node, 'scripts/check-imports.mjs']],
 ]

@@ -2,7 +2,7 @@
 import { writeSync } from 'node:fs'
 import { becomeHelper } from '../native/become'
 import { capabilities, probe } from '../native/capabilities'
-import { version } from '../native/load'
+import { version } from '../native/version'
 import * as messages from '../report/messages'
 
 /** holdfast itself failed: no status of a command's. */

@@ -1,7 +1,8 @@
 /** What this machine can do: from files alone, and by trying. */
 import type { Capabilities } from '../../index'
 import { noDescriptor, notOpened } from '../report/errors'
-import { inspectHelper, load, version } from './load'
+import { inspectHelper, load } from './load'
+import { version } from './version'
 
 export function capabilities(): Capabilities {
   try {

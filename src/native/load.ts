@@ -7,9 +7,10 @@ import { dirname, join } from 'node:path'
 import { codes, HoldfastError } from '../report/errors'
 import { FILES } from '../report/messages'
 import type { Native } from './addon'
+import { helperFile } from './platforms'
+import { version } from './version'
 
 const OVERRIDE = 'HOLDFAST_BINARY_PATH'
-const HELPER = 'holdfast-helper'
 /** The platform packages that there are, by `${platform}-${arch}`. */
 const TARGETS: { readonly [platform: string]: string } = { 'linux-x64': 'linux-x64-gnu' }
 
@@ -25,9 +26,6 @@ export interface Loaded {
 
 /** The package's folder: this file is two below it, in dist/. */
 const ROOT = join(__dirname, '..', '..')
-
-/** Of this package; addon and helper have the same. */
-export const version = versionIn(ROOT) as string
 
 /** @throws HoldfastError that says what was tried */
 export function load(): Loaded {
@@ -86,7 +84,7 @@ function outOfArchive(path: string): string {
 
 /** Some installers drop the executable bit. */
 function helperIn(folder: string): HelperFile {
-  const path = join(folder, HELPER)
+  const path = join(folder, helperFile)
   if (!existsSync(path)) return { path, problem: FILES.helperMissing(path) }
   if (isExecutable(path)) return { path, problem: '' }
   try {

@@ -82,7 +82,8 @@ pub fn receive(
     let mut message = Message { count, truncated: header.msg_flags & libc::MSG_CTRUNC != 0, sender: None };
     // cmsg(3): a length that counts the header, level, kind, data, and padding.
     let word = |bytes: &[u8], at: usize| i32::from_ne_bytes([0, 1, 2, 3].map(|byte| bytes[at + byte]));
-    let mut rest = control.0.get(..header.msg_controllen).unwrap_or_default();
+    // A number of another width in each libc.
+    let mut rest = control.0.get(..header.msg_controllen as _).unwrap_or_default();
     while let Some(&length) = rest.first_chunk().filter(|_| rest.len() >= HEADER) {
         let length = usize::from_ne_bytes(length);
         let (level, kind) = (word(rest, HEADER - 8), word(rest, HEADER - 4));
