@@ -147,8 +147,7 @@ export interface CallOptions {
    * signal, before it is ended. It lasts while something of it is at work (runnable, or moving bytes through the call's
    * pipes), and is over as soon as all of it sleeps and the pipes are quiet; so a `tee` passes on what it was given.
    * Default 100; 0 turns it off. If it runs out while something still writes to the call's pipes, the report has the
-   * notice `background`, and `ok` of run() is false. A program that waits by poll(2) until a full pipe is read is not seen
-   * to write.
+   * notice `background`, and `ok` of run() is false.
    */
   backgroundSettle?: number | undefined
   /**

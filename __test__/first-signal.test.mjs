@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test from 'ava'
 import { spawn } from '../dist/index.js'
+import { startHost } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { folder, has, suite } from './support/suite.mjs'
 
@@ -105,6 +106,59 @@ for (const [name, wrapper] of Object.entries(others)) {
 test('C93 a server that never sleeps, below one that handles the signal for itself, gets it before the grace is over', async (t) => {
   t.is((await asked(t, python(KEEPS), { busy: true, grace: 1000 })).count, 1)
   t.is((await asked(t, python(KEEPS), { busy: true, grace: 200, lasts: 0 })).count, 1)
+})
+
+test('C93 a grace that is shortened: a server that never sleeps gets it before that is over', async (t) => {
+  const file = join(folder(t), 'asked')
+  const args = [...python(KEEPS), ...python(LEAF), file, '0', 'busy']
+  const child = spawn(args[0], args.slice(1), { env, grace: 10_000, stdio: ['ignore', 'pipe', 'ignore'] })
+  t.is(await linesOf(child.stdout).next(), 'up')
+  child.end()
+  t.like(await child.end({ grace: 800 }), { outcome: 'ended', reason: 'end' })
+  t.is(readFileSync(file, 'utf8'), 'TERM\n')
+})
+
+test('C93 a stopped process below one that handles the signal is not woken before it has the signal', async (t) => {
+  const file = join(folder(t), 'woken')
+  const script = `
+import os, signal, sys
+out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+signal.signal(signal.SIGCONT, lambda number, frame: os.write(out, b'CONT '))
+signal.signal(signal.SIGTERM, lambda number, frame: os.write(out, b'TERM '))
+signal.alarm(60)
+os.kill(os.getpid(), signal.SIGSTOP)
+while os.fstat(out).st_size < 10: signal.pause()`
+  const waits = `${KEEPS.replace('sys.exit(child.wait())', 'os.waitid(os.P_PID, child.pid, os.WSTOPPED); print("up", flush=True)\n$&')}`
+  const child = spawn('python3', ['-c', `import os${waits}`, ...python(script), file], {
+    env,
+    grace: 10_000,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  t.is(await linesOf(child.stdout).next(), 'up')
+  t.like(await child.end(), { outcome: 'ended', reason: 'end' })
+  t.is(readFileSync(file, 'utf8'), 'TERM CONT ')
+})
+
+test('C93 where not all can be held at once, all get it', async (t) => {
+  const file = join(folder(t), 'asked')
+  const leaves = 150
+  const script = `trap : TERM
+    for i in {1..${leaves}}; do (trap 'echo TERM >> "$0"; exit' TERM; echo up; sleep 60 & wait) & done
+    while [ -n "$(jobs -r)" ]; do wait; done`
+  const host = startHost(
+    `const child = spawn('bash', ['-c', ${JSON.stringify(script)}, ${JSON.stringify(file)}], {
+       grace: 5000, stdio: ['ignore', 'pipe', 'inherit'],
+     })
+     let up = 0
+     child.stdout.on('data', async (data) => {
+       up += data.toString().split('up').length - 1
+       if (up === ${leaves}) report(await child.end())
+     })`,
+    { env, command: ['prlimit', '--nofile=64:64', process.execPath] },
+  )
+  t.teardown(() => host.kill())
+  t.like(await host.next(), { outcome: 'ended', reason: 'end' })
+  t.is(readFileSync(file, 'utf8').split('TERM').length - 1, leaves)
 })
 
 test('C93 abort, timeout and what is left at the exit come once as well', async (t) => {

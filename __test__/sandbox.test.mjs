@@ -674,6 +674,28 @@ for (const table of Object.keys(tables)) {
     }
   })
 
+  test(`C52 ${table}: orphans are reaped while the call goes on`, async (t) => {
+    const command = makeTable(t, table)
+    if (command === undefined) return
+    const script = 'for i in {1..100}; do (exec bash -c "true & exit"); done; echo up; read -r _'
+    const program = host(
+      t,
+      `const child = spawn('/bin/bash', ['-c', ${JSON.stringify(script)}])
+       child.stdout.once('data', () => report())
+       process.stdin.once('data', async () => {
+         child.stdin.end('\\n')
+         report((await child.ended).outcome)
+       })`,
+      { command: [...command, process.execPath] },
+    )
+    await program.next()
+    const zombies = () => descendantsOf(program.pid).filter((pid) => stat(pid)?.state === 'Z').length
+    // Each keeper has one, which holds a group.
+    await until(() => zombies() < 10, 'orphans that are reaped')
+    program.child.stdin.write('\n')
+    t.is(await program.next(), 'ended')
+  })
+
   test(`C52 ${table}, and no subreaper: unconfirmed, with the notice`, async (t) => {
     const command = makeTable(t, table, GROUP.rules)
     if (command === undefined) return

@@ -3,11 +3,12 @@ import { execFileSync, spawn as plainSpawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { setTimeout } from 'node:timers/promises'
 import test from 'ava'
 import { guard, notices, run, running, spawn } from '../dist/index.js'
 import { isAlive, noneMarked, stat, until } from './support/facts.mjs'
-import { compiled } from './support/fixtures.mjs'
+import { compiled, fixture } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { folder, has, suite } from './support/suite.mjs'
@@ -77,7 +78,12 @@ test('C89 a writer that never stops is bounded, and told', async (t) => {
 })
 
 test('C89 a writer whose reader does not read is told as well', async (t) => {
-  const child = spawn('bash', ['-c', 'yes & exit 0'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn('bash', ['-c', 'yes & exit 0'], {
+    env,
+    // A busy machine may not let it begin in the default time.
+    backgroundSettle: 500,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   const report = await child.ended
   t.like(report, { outcome: 'ended', reason: 'exit', notice: notices.background })
   child.stdout.destroy()
@@ -100,6 +106,37 @@ test('C89 a pipe that is full, and a host that does not read it: a sleeper is no
   const report = await child.ended
   t.deepEqual([report.outcome, report.notice, report.leftovers.length], ['ended', undefined, 1])
   child.stdout.destroy()
+})
+
+test('C89 who waits with poll(2) for room in the pipe is a writer', async (t) => {
+  const script = 'exec > >(python3 "$0"); seq 1 300000; echo LAST'
+  const options = { env, backgroundSettle: FOREVER, stdio: ['ignore', 'pipe', 'inherit'] }
+  const child = spawn('bash', ['-c', script, fixture('poll-writer.py')], options)
+  const output = text(child.stdout)
+  await once(child, 'exit')
+  // The host does not read for a while.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300)
+  t.regex(await output, /\n300000\nLAST\n$/)
+  const report = await child.ended
+  t.deepEqual([report.outcome, report.notice, report.leftoverCount], ['ended', undefined, 0])
+})
+
+test('C89 what others write to an inherited pipe is not taken for output of what is left', async (t) => {
+  // The sleeper has the pipe as well, of which the host itself is a writer.
+  const host = startHost(
+    `setInterval(() => process.stderr.write('more\\n'), 1)
+     const stdio = ['ignore', 'ignore', 'inherit']
+     const child = spawn('bash', ['-c', 'sleep 60 & exit 0'], { stdio, backgroundSettle: 1000 })
+     report(await child.ended)
+     process.exit()`,
+    {
+      env,
+      command: ['bash', '-c', '"$@" 2> >(while sleep 0.01; do read -r _ || exit; done)', 'bash', process.execPath],
+    },
+  )
+  const { outcome, notice, leftoverCount } = await host.next()
+  t.deepEqual([outcome, notice, leftoverCount], ['ended', undefined, 1])
+  await host.exited
 })
 
 test('C89 a sleeper is not waited for, whatever the bound', async (t) => {
@@ -268,6 +305,21 @@ test('C90 holdfast run does the same', (t) => {
   }
 })
 
+test('C89 holdfast run looks at the pipes that it was started with, and says when output may be incomplete', async (t) => {
+  const cli = new URL('../dist/cli.js', import.meta.url).pathname
+  const pipe = (options, script, reader) =>
+    plainSpawn('sh', ['-c', `"$0" "$1" run ${options} -- bash -c '${script}' | (${reader})`, process.execPath, cli], {
+      env,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+  const late = pipe('--background-settle 1m', 'exec > >(cat); seq 1 20000; echo LAST', 'sleep 0.5; tail -n 1')
+  t.deepEqual(await Promise.all([text(late.stdout), text(late.stderr)]), ['LAST\n', ''])
+  for (const writer of ['yes & exit 0', `exec > >(python3 ${fixture('poll-writer.py')}); seq 1 100000`]) {
+    const never = pipe('--background-settle 1s', writer, 'sleep 3')
+    t.regex(await text(never.stderr), /^holdfast: what the command left running still wrote output [^\n]*\n$/)
+  }
+})
+
 // ---- a group that is guarded
 /** What `script` leaves when its shell exits, and the report of that group's end. */
 async function guarded(script) {
@@ -296,4 +348,13 @@ test('C89 C90 guard(): what the leader leaves may finish, then it gets SIGTERM, 
   t.like(deaf, { outcome: 'ended', by: 'guard', reason: 'exit', leftoverCount: 1 })
   const spins = await guarded(`(${SPINS}) &`)
   t.like(spins, { outcome: 'ended', by: 'guard', reason: 'exit', leftoverCount: 1 })
+})
+
+test('C89 guard(): a writer that waits for the reader of the leader’s pipe is waited for, and told', async (t) => {
+  const script = 'exec 3>&1; exec > >(exec sleep 60); (echo up >&3); exec 3>&-; read -r _; yes & exit 3'
+  const child = plainSpawn('bash', ['-c', script], { env, detached: true, stdio: ['pipe', 'pipe', 'inherit'] })
+  await once(child.stdout, 'data')
+  const group = await guard(child)
+  child.stdin.end('\n')
+  t.like(await group.ended, { outcome: 'ended', by: 'guard', reason: 'exit', notice: notices.background })
 })

@@ -7,6 +7,7 @@
  *                   refused <why>      instead of ready: it cannot hold it
  *                   ending             before its first signal
  *                   leftover <pid> <name>, survivor <pid> <name>
+ *                   cut-off            what the leader left was still writing to its pipes
  *                   <outcome> <reason> <microseconds> <leftovers>     the last line
  *   host to guard   end <signal> <milliseconds to SIGKILL>, release; the end of the pipe is the host's death
  *
@@ -57,6 +58,7 @@ const READY = /^ready (pin|pidfd|members)$/
 const REFUSED = /^refused (\S+)$/
 const PROCESS = /^(leftover|survivor) (\d+) (.*)$/
 const ENDING = 'ending'
+const CUT_OFF = 'cut-off'
 const LAST = /^(ended|unconfirmed|survivors|refused|released) (exit|end|release|host-gone) (\d+) (\d+)$/
 
 /** @see the declaration in index.d.ts. What is thrown in here rejects; nothing is awaited before the guard is started. */
@@ -354,6 +356,7 @@ class GuardProcess implements Sink {
   private isSaying = false
   private readonly leftovers: ProcessInfo[] = []
   private readonly survivors: ProcessInfo[] = []
+  private isCutOff = false
 
   constructor(
     private readonly start: GuardStart,
@@ -424,6 +427,8 @@ class GuardProcess implements Sink {
       this.group.onRefused(why)
     } else if (line === ENDING && this.isReady) {
       this.isEnding = true
+    } else if (line === CUT_OFF && this.isReady) {
+      this.isCutOff = true
     } else if (name !== undefined && this.isReady) {
       const list = kind === 'survivor' ? this.survivors : this.leftovers
       list.push({ pid: Number(pid), name: Buffer.from(name, 'latin1').toString() })
@@ -439,6 +444,7 @@ class GuardProcess implements Sink {
         released: [],
         survivors: this.survivors,
         proofTime: Number(proof) / 1000,
+        ...(this.isCutOff && { notice: notices.background }),
       })
     } else {
       this.lose()

@@ -5,11 +5,14 @@
 //! it is known that it has not got it: it would have died of it, or it has not run since. That is asked when the process
 //! above has ended, and a moment after the end began. Of whom it is not known is sent it after that moment if the process
 //! above has ended, and some time later in any case.
+//!
+//! Where this cannot be done for all (one forks without pause, or no descriptor is free), all are sent the signal at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::ends::brood::Brood;
+use crate::ends::group::hold_listed;
 use crate::sys::{self, Group, Handle, Pid};
 
 /// Whoever passes a signal on has done so by then. (Measured: 37 ms at most, 49 beside two busy loops; record 30.)
@@ -20,6 +23,8 @@ const LATEST: Duration = Duration::from_secs(1);
 const UNKNOWN_GRACE: Duration = Duration::from_secs(3600);
 /// Between two looks at those above: nothing tells of the end of a process that is not our child.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Looks for what was forked meanwhile, one after the other, until it is taken for a storm.
+const MOST_LOOKS: u32 = 4;
 
 /// Processes that are left to one above them.
 pub struct Asking {
@@ -30,13 +35,15 @@ pub struct Asking {
     until: Instant,
     next: Instant,
     left: Vec<Deferred>,
+    /// All that were found, those left included.
+    known: BTreeSet<Pid>,
 }
 
 struct Deferred {
     pid: Pid,
     handle: Handle,
     above: Handle,
-    /// When the end began; of those that handle the signal. The others die of it.
+    /// When it was found; of those that handle the signal. The others die of it.
     work: Option<sys::Work>,
 }
 
@@ -47,6 +54,12 @@ impl Deferred {
     }
 }
 
+/// Not all can be asked one by one: one forks without pause, or no descriptor is free.
+struct Missed;
+
+/// To be sent the signal at once. Without a handle: a child of ours.
+type Direct = (Pid, Option<Handle>);
+
 impl Asking {
     /// Sends the signal. `None`: to all.
     pub fn begin(
@@ -55,16 +68,102 @@ impl Asking {
         signal: i32,
         grace: Duration,
     ) -> Option<Box<Asking>> {
-        let left = if grace < UNKNOWN_GRACE { left_to_others(brood, signal) } else { Vec::new() };
-        if left.is_empty() {
+        let now = Instant::now();
+        let (moment, until) = (now + MOMENT, now + latest(grace));
+        let (left, known) = (Vec::new(), BTreeSet::new());
+        let mut asking = Box::new(Asking { signal, moment, until, next: now + PAUSE, left, known });
+        let is_long = until > moment && grace < UNKNOWN_GRACE;
+        if !is_long || asking.ask_others(brood).is_err() || asking.left.is_empty() {
             brood.signal_all(group, signal);
             return None;
         }
-        let pids: BTreeSet<Pid> = left.iter().map(|left| left.pid).collect();
-        brood.signal_others(None, signal, |pid| pids.contains(&pid));
-        let now = Instant::now();
-        let until = now + LATEST.min(grace / 2);
-        Some(Box::new(Asking { signal, moment: now + MOMENT, until, next: now + PAUSE, left }))
+        Some(asking)
+    }
+
+    /// Asks all that are not left to others. Nobody is asked before two looks in a row have found the same.
+    fn ask_others(&mut self, brood: &mut Brood) -> Result<(), Missed> {
+        let mut direct = self.find(brood)?;
+        if self.left.is_empty() {
+            return Ok(());
+        }
+        let mut looks = 1;
+        loop {
+            let known = self.known.len();
+            direct.append(&mut self.find(brood)?);
+            if self.known.len() == known {
+                break;
+            }
+            looks += 1;
+            if looks > MOST_LOOKS {
+                return Err(Missed);
+            }
+        }
+        // What was forked before its parent was asked is found after it.
+        for _ in 0..MOST_LOOKS {
+            if direct.is_empty() {
+                return Ok(());
+            }
+            // The deeper ones first: whoever has lost its parent to the signal is not where it was found.
+            for (pid, handle) in direct.iter().rev() {
+                match handle {
+                    Some(handle) => ask(handle, self.signal),
+                    None => drop([self.signal, libc::SIGCONT].map(|signal| sys::kill_child(*pid, signal))),
+                }
+            }
+            direct = self.find(brood)?;
+        }
+        Err(Missed)
+    }
+
+    /// Looks for processes that are not known yet. Those below a process that handles the signal are left to it, the
+    /// others are returned, parents first.
+    fn find(&mut self, brood: &mut Brood) -> Result<Vec<Direct>, Missed> {
+        let children = brood.children_left();
+        let listed = sys::descendants(&children);
+        let parents: BTreeSet<Pid> = listed.iter().map(|&(_, parent)| parent).collect();
+        let handling: BTreeSet<Pid> =
+            parents.into_iter().filter(|&pid| sys::handles(pid, self.signal)).collect();
+        // Mostly so: then nobody has to be held.
+        if handling.is_empty() && self.left.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut direct: Vec<Direct> =
+            children.into_iter().filter(|&pid| self.known.insert(pid)).map(|pid| (pid, None)).collect();
+        // Each is shown to hang on a process of the call.
+        let (found, mut held) = brood.hold(&listed, None);
+        if found.missed || !listed.is_complete {
+            return Err(Missed);
+        }
+        // The nearest one above, for those that have one. Parents come first.
+        let mut above: BTreeMap<Pid, Pid> = BTreeMap::new();
+        for &(pid, parent) in listed.iter() {
+            let nearest = if handling.contains(&parent) { Some(parent) } else { above.get(&parent).copied() };
+            above.extend(nearest.map(|nearest| (pid, nearest)));
+            let Some(handle) = held.remove(&pid) else { continue };
+            if !self.known.insert(pid) {
+                continue;
+            }
+            let Some(nearest) = nearest else {
+                direct.push((pid, Some(handle)));
+                continue;
+            };
+            // Never signalled by this handle: whoever has the number is waited for.
+            let above = Handle::open(nearest).map_err(|_| Missed)?;
+            self.left.push(Deferred { pid, handle, above, work: self.work_of(pid) });
+        }
+        Ok(direct)
+    }
+
+    /// Of a process that handles the signal. What cannot be told counts as busy.
+    fn work_of(&self, pid: Pid) -> Option<sys::Work> {
+        let unknown = sys::Work { is_busy: true, switches: 0 };
+        sys::handles(pid, self.signal).then(|| sys::work_of(pid).unwrap_or(unknown))
+    }
+
+    /// The grace is shorter than it was: so much from now on.
+    pub fn shorten(&mut self, grace: Duration) {
+        self.until = self.until.min(Instant::now() + latest(grace));
+        self.next = self.next.min(self.until);
     }
 
     /// When to look again. `None`: all were asked.
@@ -80,50 +179,39 @@ impl Asking {
         }
         self.next = now + PAUSE;
         let (is_moment, is_over) = (now >= self.moment, now >= self.until);
-        let signal = self.signal;
-        let mut has_asked = false;
-        self.left.retain(|left| {
-            if left.handle.has_ended() {
-                return false;
-            }
-            let is_alone = left.above.has_ended();
-            let is_due = is_over || is_moment && is_alone || (is_moment || is_alone) && left.has_not_got_it();
-            if is_due {
-                let _ = left.handle.signal(signal);
-                has_asked = true;
-            }
-            !is_due
-        });
-        has_asked
+        self.left.retain(|left| !left.handle.has_ended());
+        let due: Vec<Deferred> = self
+            .left
+            .extract_if(.., |left| {
+                let is_alone = left.above.has_ended();
+                is_over || is_moment && is_alone || (is_moment || is_alone) && left.has_not_got_it()
+            })
+            .collect();
+        // What they have forked by now must not be left out.
+        let below = self.new_below(&due);
+        for handle in below.values().chain(due.iter().map(|left| &left.handle)) {
+            ask(handle, self.signal);
+        }
+        !due.is_empty()
+    }
+
+    fn new_below(&mut self, due: &[Deferred]) -> BTreeMap<Pid, Handle> {
+        let mut held = BTreeMap::new();
+        let pids: Vec<Pid> = due.iter().map(|left| left.pid).collect();
+        let is_root = |pid| due.iter().any(|left| left.pid == pid && left.handle.is_unreaped());
+        hold_listed(&sys::descendants(&pids), &mut held, is_root, |_| false, |_| ());
+        held.retain(|&pid, _| self.known.insert(pid));
+        held
     }
 }
 
-/// What is below a process that handles the signal.
-fn left_to_others(brood: &mut Brood, signal: i32) -> Vec<Deferred> {
-    let listed = sys::descendants(&brood.children_left());
-    let parents: BTreeSet<Pid> = listed.iter().map(|&(_, parent)| parent).collect();
-    let handling: BTreeSet<Pid> = parents.into_iter().filter(|&pid| sys::handles(pid, signal)).collect();
-    if handling.is_empty() {
-        return Vec::new();
-    }
-    // Each is shown to hang on a process of the call.
-    let (_, mut held) = brood.hold(&listed, None);
-    // The nearest one above, for those that have one. Parents come first.
-    let mut above: BTreeMap<Pid, Pid> = BTreeMap::new();
-    let mut left = Vec::new();
-    for &(pid, parent) in listed.iter() {
-        let Some(nearest) = handling.get(&parent).or_else(|| above.get(&parent)).copied() else { continue };
-        above.insert(pid, if handling.contains(&pid) { pid } else { nearest });
-        // What cannot be held is sent the signal with the others. The one above is never signalled by this handle.
-        if let Some(handle) = held.remove(&pid)
-            && let Ok(above) = Handle::open(nearest)
-        {
-            let handles = handling.contains(&pid) || sys::handles(pid, signal);
-            // What cannot be told counts as busy.
-            let unknown = sys::Work { is_busy: true, switches: 0 };
-            let work = handles.then(|| sys::work_of(pid).unwrap_or(unknown));
-            left.push(Deferred { pid, handle, above, work });
-        }
-    }
-    left
+/// Everybody is asked so long after the grace began.
+fn latest(grace: Duration) -> Duration {
+    LATEST.min(grace / 2)
+}
+
+/// What is stopped is woken, so that it can take the signal.
+fn ask(handle: &Handle, signal: i32) {
+    let _ = handle.signal(signal);
+    let _ = handle.signal(libc::SIGCONT);
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_wire::{By, EndFacts, Exit, MAX_NAMED, Mechanism, Outcome, ProcessInfo, Reason, Usage};
 
-use crate::ends::group::hold_listed;
+use crate::ends::group::{Found, hold_listed};
 use crate::ends::ladder::{BUDGET, REFUSAL_GRACE};
 use crate::ends::set_uid::SetUid;
 use crate::sys::{self, ChildrenFile, Delivery, Family, Group, Handle, Kill, LimitedUser, Listed, Look, Pid};
@@ -135,18 +135,14 @@ impl Brood {
 
     /// Holds those of the list, processes below our children each with its parent, that are outside the group. Counts them
     /// and the members of the group as left over.
-    pub fn hold(
-        &mut self,
-        listed: &[(Pid, Pid)],
-        group: Option<&Group>,
-    ) -> (Vec<Pid>, BTreeMap<Pid, Handle>) {
+    pub fn hold(&mut self, listed: &[(Pid, Pid)], group: Option<&Group>) -> (Found, BTreeMap<Pid, Handle>) {
         let in_group = |pid: Pid| group.is_some_and(|group| group.has(pid));
         let is_root = |pid: Pid| sys::look(pid) != Look::NotOurs || in_group(pid);
         let mut held = BTreeMap::new();
         let found = hold_listed(listed, &mut held, is_root, in_group, |_| ());
         // The list itself is not to be trusted: of another pid namespace it names other processes.
         self.note(listed.iter().map(|&(pid, _)| pid).filter(|pid| held.contains_key(pid) || in_group(*pid)));
-        (found.new, held)
+        (found, held)
     }
 
     /// Holds everything below these children that is outside the group. `None`: not all of it was listed.
@@ -186,7 +182,7 @@ impl Brood {
         let in_group = |pid: Pid| group.is_some_and(|group| group.has(pid));
         let (below, held) = self.hold(&sys::descendants(&children), group);
         let mut signalled = BTreeSet::new();
-        for pid in below.into_iter().rev() {
+        for pid in below.new.into_iter().rev() {
             // Every one of the signals, whatever became of the one before.
             if signals_for(pid).iter().filter(|&&signal| held[&pid].signal(signal).is_ok()).count() > 0 {
                 signalled.insert(pid);
@@ -222,8 +218,8 @@ impl Brood {
     pub fn reap_adopted(&mut self) -> bool {
         let mut settled = true;
         let Some(list) = self.children() else {
-            // Without a table the first zombie hides the others until the end.
-            while let Ok(Some(pid)) = sys::peek_any()
+            // Without a table the first zombie hides the others: what holds the group, if that is the first process.
+            while let Ok(Some(pid)) = sys::peek_adopted()
                 && !self.own.contains(&pid)
             {
                 self.reap_one(pid);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::sys::{self, Pid, PipeView};
+use crate::sys::{self, Level, Pid, PipeView};
 
 /// Between the first looks; then twice as long each time, up to the second of them. Never less than some times what the
 /// last look took, so that looking stays a small part of the work.
@@ -13,7 +13,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 const COSTS: u32 = 4;
 /// A list of processes that change hands is not one moment's: one look is not enough.
 const QUIET_LOOKS: u32 = 2;
-/// At the bound: whoever wrote so short a time ago would have gone on.
+/// At the bound: whoever wrote so short a time ago would have gone on, although it sleeps.
 const LATELY: Duration = Duration::from_millis(25);
 
 /// See the module.
@@ -26,8 +26,8 @@ pub struct Settling {
     /// Looks in a row that found nothing at work.
     quiet: u32,
     pipes: Vec<PipeView>,
-    levels: Vec<Option<u64>>,
-    /// When bytes were last seen to come, or somebody to wait for room.
+    levels: Vec<Level>,
+    /// When one of those left was last seen to write, or to wait for room.
     wrote: Option<Instant>,
 }
 
@@ -48,7 +48,7 @@ pub enum Settled {
 impl Settling {
     /// From now, at most `until`.
     pub fn begin(now: Instant, until: Instant, pipes: Vec<PipeView>) -> Settling {
-        let levels = pipes.iter().map(PipeView::level).collect();
+        let levels = levels(&pipes);
         Settling {
             until,
             next: now,
@@ -73,13 +73,17 @@ impl Settling {
             return Settled::NotYet;
         }
         let list = list();
-        self.look_at_pipes(&list, began);
-        if began >= self.until {
-            let writing = self.wrote.is_some_and(|wrote| began < wrote + LATELY);
-            return Settled::TimeUp { writing };
+        let (at_work, has_changed) = self.at_work(list.iter().copied());
+        let is_writing = self.is_writing(&list, &at_work);
+        if is_writing {
+            self.wrote = Some(began);
         }
-        let is_at_work = self.is_at_work(&list) || self.wrote == Some(began);
-        self.quiet = if is_at_work { 0 } else { self.quiet + 1 };
+        if began >= self.until {
+            // A busy machine may not have let it write lately.
+            let goes_on = |wrote| began < wrote + LATELY || self.is_any_open_in(&at_work);
+            return Settled::TimeUp { writing: self.wrote.is_some_and(goes_on) };
+        }
+        self.quiet = if has_changed || is_writing || !at_work.is_empty() { 0 } else { self.quiet + 1 };
         if self.quiet == QUIET_LOOKS {
             return Settled::Quiet;
         }
@@ -89,30 +93,42 @@ impl Settling {
         Settled::NotYet
     }
 
-    fn is_at_work(&mut self, list: &[Pid]) -> bool {
+    /// Those that are busy, or were since the last look. Whether there are others than at that: who is missing has ended,
+    /// or changes hands just now.
+    fn at_work(&mut self, list: impl Iterator<Item = Pid>) -> (Vec<Pid>, bool) {
         let before = std::mem::take(&mut self.switches);
-        let mut is_at_work = false;
-        for &pid in list {
+        let mut at_work = Vec::new();
+        for pid in list {
             let Some(work) = sys::work_of(pid) else { continue };
-            is_at_work |= work.is_busy || before.get(&pid) != Some(&work.switches);
-            self.switches.insert(pid, work.switches);
-            // What was not looked at counts as new in the next look.
-            if work.is_busy {
-                break;
+            if work.is_busy || before.get(&pid) != Some(&work.switches) {
+                at_work.push(pid);
             }
+            self.switches.insert(pid, work.switches);
         }
-        // Who is missing has ended, or changes hands just now.
-        is_at_work || before.len() != self.switches.len()
+        let has_changed = before.len() != self.switches.len();
+        (at_work, has_changed)
     }
 
-    fn look_at_pipes(&mut self, list: &[Pid], now: Instant) {
-        let levels: Vec<Option<u64>> = self.pipes.iter().map(PipeView::level).collect();
-        let has_risen = self.levels.iter().zip(&levels).any(|(before, level)| level > before);
-        // Whoever waits for room has found none: a pipe that holds nothing keeps nobody waiting.
-        let is_any_used = levels.iter().any(|level| level.is_some_and(|level| level > 0));
-        if has_risen || is_any_used && list.iter().any(|&pid| sys::is_writing_to(pid, &self.pipes)) {
-            self.wrote = Some(now);
-        }
-        self.levels = levels;
+    /// Whether one of them has written to a pipe since the last look, as far as can be told, or waits for room.
+    fn is_writing(&mut self, list: &[Pid], at_work: &[Pid]) -> bool {
+        let now = levels(&self.pipes);
+        let before = std::mem::replace(&mut self.levels, now);
+        let mut pipes = self.pipes.iter().zip(before).zip(&self.levels);
+        pipes.any(|((pipe, before), &now)| {
+            // Others may write to it as well.
+            let is_from_here = || at_work.iter().any(|&pid| pipe.is_open_in(pid));
+            // Whoever waits for room has found none: a pipe that holds nothing keeps nobody waiting.
+            let is_awaited = || list.iter().any(|&pid| pipe.is_awaited_by(pid, now));
+            now.bytes > before.bytes && is_from_here() || now.bytes > 0 && is_awaited()
+        })
     }
+
+    fn is_any_open_in(&self, list: &[Pid]) -> bool {
+        self.pipes.iter().any(|pipe| list.iter().any(|&pid| pipe.is_open_in(pid)))
+    }
+}
+
+/// Zero where it cannot be told.
+fn levels(pipes: &[PipeView]) -> Vec<Level> {
+    pipes.iter().map(|pipe| pipe.level().unwrap_or_default()).collect()
 }

@@ -25,7 +25,7 @@ use crate::ends::settle::{Settled, Settling};
 use crate::roles::arguments::{number_after, number_from};
 use crate::roles::runner::say;
 use crate::sys::stops::stop;
-use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, Standing};
+use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, PipeView, Standing};
 
 /// No live member is left, or the group was let go.
 const ENDED: u8 = 0;
@@ -37,6 +37,9 @@ const SURVIVORS: u8 = 3;
 const USAGE: u8 = 64;
 /// The group is not held, or that cannot be shown. Nothing was signalled.
 const REFUSED: u8 = 70;
+
+/// Before the last line: what the leader left was still writing to its pipes when its time was up.
+const CUT_OFF: &str = "cut-off\n";
 
 const FORM: &str = "__group-guard --group <pgid> [--by-pidfd] [--again] [--sweep] [--grace <ms>]";
 
@@ -143,12 +146,17 @@ pub fn guard(args: &[OsString]) -> ExitCode {
     stop("guard-holds");
     tell(&format!("ready {}\n", hold.as_str()));
     stop("guard-ready");
+    // If the leader is gone by now there are none.
+    let output = |number| PipeView::of_process(options.group, number);
+    let outputs = if options.sweep { [1, 2].into_iter().filter_map(output).collect() } else { Vec::new() };
     let mut guard = Guard {
         group: Tracked::new(hold),
         leader,
         parent,
         sweep: options.sweep,
         settling: None,
+        outputs,
+        cut_off: false,
         grace: options.grace,
         inbox: Vec::new(),
         host_gone: false,
@@ -259,6 +267,10 @@ struct Guard {
     parent: Option<Parent>,
     sweep: bool,
     settling: Option<Settling>,
+    /// The leader's pipes for output, until they are looked at.
+    outputs: Vec<PipeView>,
+    /// What the leader left was still writing to them when its time was up.
+    cut_off: bool,
     grace: Duration,
     inbox: Vec<u8>,
     host_gone: bool,
@@ -314,7 +326,7 @@ impl Guard {
     fn settle(&mut self) -> Option<Instant> {
         let begin = || {
             let now = Instant::now();
-            Settling::begin(now, now + Duration::from_millis(SETTLE), Vec::new())
+            Settling::begin(now, now + Duration::from_millis(SETTLE), std::mem::take(&mut self.outputs))
         };
         let mut settling = self.settling.take().unwrap_or_else(begin);
         let settled = settling.look(|| {
@@ -323,6 +335,7 @@ impl Guard {
         });
         let next = settling.next_time();
         self.settling = Some(settling);
+        self.cut_off = settled == Settled::TimeUp { writing: true };
         (settled == Settled::NotYet).then_some(next)
     }
 
@@ -367,6 +380,9 @@ impl Guard {
         }
         for pid in survivors {
             report += &line_of("survivor", &sys::shown(pid));
+        }
+        if self.cut_off {
+            report += CUT_OFF;
         }
         let count = self.group.leftovers().count();
         report += &format!("{word} {} {proof} {count}\n", ladder.reason.as_str());

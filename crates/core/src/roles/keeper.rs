@@ -383,7 +383,13 @@ impl Keeper {
         let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
         let (background, background_grace) = (spec.background, millis(spec.background_grace));
         let settle = if background == Background::End { millis(spec.settle) } else { Duration::ZERO };
-        let outputs: Vec<u8> = spec.places().iter().skip(1).copied().collect();
+        let outputs = if settle.is_zero() {
+            Vec::new()
+        } else if spec.places().is_empty() {
+            self.setup.inherited.iter().filter_map(|&number| PipeView::of_inherited(number)).collect()
+        } else {
+            views(&descriptors, spec.places().get(1..).unwrap_or_default())
+        };
         let (commitment, detached) = (&self.setup.commitment, spec.detached);
         let surroundings = Surroundings {
             commitment: Some(commitment.as_fd()),
@@ -433,7 +439,7 @@ impl Keeper {
                     background_grace,
                     settle,
                     settling: None,
-                    outputs: if settle.is_zero() { Vec::new() } else { views(&descriptors, &outputs) },
+                    outputs,
                     cut_off: false,
                     settled: false,
                     ending: None,
@@ -673,6 +679,7 @@ impl Call {
         match &mut self.ending {
             None => (),
             Some(Ending { stage: Stage::Grace(earlier), .. }) => {
+                self.asking.iter_mut().for_each(|asking| asking.shorten(grace));
                 *earlier = if signal == libc::SIGKILL { Instant::now() } else { until.min(*earlier) };
                 return;
             }

@@ -43,6 +43,8 @@ const TO_THE_GROUP: [i32; 5] = [libc::SIGWINCH, libc::SIGCONT, libc::SIGTSTP, li
 
 const NOT_ALL: &str = "not everything that the command started could be shown to be ended";
 
+const CUT_OFF: &str = "what the command left running still wrote output when its time was over, and was ended, so that the output may be incomplete";
+
 /// A line of ours on standard error.
 pub fn say(text: &str) {
     // Nobody is kept waiting for a reader that does not read.
@@ -529,6 +531,9 @@ impl Runner {
         };
         if matches!(facts.outcome, Outcome::Survivors | Outcome::Unconfirmed) {
             say(NOT_ALL);
+        }
+        if facts.cut_off {
+            say(CUT_OFF);
         }
         match (facts.reason, self.exit) {
             (Reason::Timeout, _) => Verdict::Code(TIMED_OUT),

@@ -8,6 +8,8 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 
+use rustix::event::{PollFd, PollFlags};
+
 use super::proc_fs::{has_one_thread, in_status};
 use crate::sys::unix::pid::Pid;
 
@@ -58,32 +60,85 @@ pub struct PipeView {
     identity: (u64, u64),
 }
 
+/// What a pipe holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Level {
+    /// How much.
+    pub bytes: u64,
+    /// A writer would have to wait.
+    pub is_full: bool,
+}
+
 impl PipeView {
-    /// Of a descriptor, if that is of a pipe.
+    /// Of a descriptor of ours, if that is of a pipe.
     pub fn of(fd: BorrowedFd<'_>) -> Option<PipeView> {
-        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        PipeView::open(&format!("/proc/self/fd/{}", fd.as_raw_fd()))
+    }
+
+    /// Of a descriptor with this number that we were started with, if it writes to a pipe.
+    pub fn of_inherited(number: i32) -> Option<PipeView> {
+        PipeView::of_output(&format!("/proc/self/fd/{number}"))
+    }
+
+    /// Of another process's descriptor, if it writes to a pipe.
+    pub fn of_process(pid: Pid, number: i32) -> Option<PipeView> {
+        PipeView::of_output(&format!("/proc/{}/fd/{number}", pid.raw()))
+    }
+
+    fn of_output(path: &str) -> Option<PipeView> {
+        if is_for_writing(path) { PipeView::open(path) } else { None }
+    }
+
+    fn open(path: &str) -> Option<PipeView> {
+        // Not a named one: whoever waits for its other end would be woken by our looks.
+        if !fs::read_link(path).ok()?.to_str()?.starts_with("pipe:") {
+            return None;
+        }
         let place = File::options().read(true).custom_flags(libc::O_PATH).open(path).ok()?;
         let about = place.metadata().ok()?;
         let identity = (about.dev(), about.ino());
         about.file_type().is_fifo().then(|| PipeView { place: place.into(), identity })
     }
 
-    /// How many bytes it holds. `None`: it cannot be told.
-    pub fn level(&self) -> Option<u64> {
+    /// `None`: it cannot be told.
+    pub fn level(&self) -> Option<Level> {
         let path = format!("/proc/self/fd/{}", self.place.as_raw_fd());
         // As a writer for the length of this look: a reader too many would keep others from being told that nobody reads.
         let pipe = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
-        rustix::io::ioctl_fionread(pipe).ok()
+        let bytes = rustix::io::ioctl_fionread(&pipe).ok()?;
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut source = [PollFd::new(&pipe, PollFlags::OUT)];
+        let ready = rustix::event::poll(&mut source, Some(&now)).ok()?;
+        Some(Level { bytes, is_full: ready == 0 })
+    }
+
+    fn is_at(&self, path: &str) -> bool {
+        fs::metadata(path).is_ok_and(|about| self.identity == (about.dev(), about.ino()))
+    }
+
+    /// Whether the process can write to it. True where that is not to be seen.
+    pub fn is_open_in(&self, pid: Pid) -> bool {
+        let folder = format!("/proc/{}/fd", pid.raw());
+        let Ok(entries) = fs::read_dir(&folder) else { return true };
+        let mut paths =
+            entries.flatten().map(|entry| format!("{folder}/{}", entry.file_name().to_string_lossy()));
+        paths.any(|path| self.is_at(&path) && is_for_writing(&path))
+    }
+
+    /// Whether a thread of the process waits for room in it. With poll(2) and its like it may wait for anything: then it
+    /// counts if it could write here and would have to wait.
+    pub fn is_awaited_by(&self, pid: Pid, level: Level) -> bool {
+        blocked_calls(pid).iter().any(|call| match writing_of(call) {
+            Some(Writing::To(fd)) => self.is_at(&format!("/proc/{}/fd/{fd}", pid.raw())),
+            Some(Writing::ToAny) => level.is_full && self.is_open_in(pid),
+            None => false,
+        })
     }
 }
 
-/// Whether a thread of the process waits for room in one of these pipes.
-pub fn is_writing_to(pid: Pid, pipes: &[PipeView]) -> bool {
-    let is_one = |fd: u64| {
-        let about = fs::metadata(format!("/proc/{}/fd/{fd}", pid.raw()));
-        about.is_ok_and(|about| pipes.iter().any(|pipe| pipe.identity == (about.dev(), about.ino())))
-    };
-    blocked_calls(pid).iter().filter_map(|call| written_to(call)).any(is_one)
+/// Of a link in a folder of descriptors (proc_pid_fd(5)).
+fn is_for_writing(path: &str) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|link| link.mode() & 0o200 != 0)
 }
 
 /// Whether a process handles this signal: catches it, or blocks it to read it (signalfd(2)) or to wait for it
@@ -112,16 +167,45 @@ fn number_of(call: &str) -> Option<libc::c_long> {
     call.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The descriptor that a blocked system call writes to, by its number and arguments.
-fn written_to(call: &str) -> Option<u64> {
+/// What a blocked system call may wait to write to.
+#[derive(Debug, PartialEq, Eq)]
+enum Writing {
+    /// This descriptor.
+    To(u64),
+    /// One of several.
+    ToAny,
+}
+
+/// By its number and arguments.
+fn writing_of(call: &str) -> Option<Writing> {
     let argument = match number_of(call)? {
-        libc::SYS_write | libc::SYS_writev | libc::SYS_sendfile => 0,
+        libc::SYS_write | libc::SYS_writev | libc::SYS_pwritev2 | libc::SYS_vmsplice | libc::SYS_sendfile => {
+            0
+        }
         libc::SYS_tee => 1,
         libc::SYS_splice => 2,
+        number if WAITS_FOR_ANY.contains(&number) => return Some(Writing::ToAny),
         _ => return None,
     };
-    u64::from_str_radix(call.split_ascii_whitespace().nth(argument + 1)?.strip_prefix("0x")?, 16).ok()
+    let fd = call.split_ascii_whitespace().nth(argument + 1)?.strip_prefix("0x")?;
+    u64::from_str_radix(fd, 16).ok().map(Writing::To)
 }
+
+/// epoll_pwait2(2) where the libc crate does not name it.
+const SYS_EPOLL_PWAIT2: libc::c_long = 441;
+const WAITS_FOR_ANY: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_select,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_epoll_pwait,
+    SYS_EPOLL_PWAIT2,
+    libc::SYS_io_uring_enter,
+];
 
 #[cfg(test)]
 mod tests {
@@ -132,26 +216,37 @@ mod tests {
     #[test]
     fn the_descriptor_of_a_blocked_write() {
         let line = |number| format!("{number} 0x1 0x7ffe 0x5 0x0 0x0 0x0 0x7ffd 0x7f00");
-        assert_eq!(written_to(&line(libc::SYS_write)), Some(1));
-        assert_eq!(written_to(&line(libc::SYS_splice)), Some(5));
-        assert_eq!(written_to(&line(libc::SYS_read)), None);
-        assert_eq!(["running", "-1 0x7ffd 0x7f00", "", "x"].map(written_to), [None; 4]);
+        assert_eq!(writing_of(&line(libc::SYS_write)), Some(Writing::To(1)));
+        assert_eq!(writing_of(&line(libc::SYS_splice)), Some(Writing::To(5)));
+        assert_eq!(writing_of(&line(libc::SYS_ppoll)), Some(Writing::ToAny));
+        assert_eq!(writing_of(&line(libc::SYS_read)), None);
+        assert_eq!(["running", "-1 0x7ffd 0x7f00", "", "x"].map(writing_of), [None, None, None, None]);
     }
 
     #[test]
     fn a_pipe_is_looked_at_and_not_held() {
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let view = PipeView::of(write.as_fd()).unwrap();
-        assert_eq!(view.level(), Some(0));
+        assert_eq!(view.level(), Some(Level::default()));
         rustix::io::write(&write, b"12345").unwrap();
-        assert_eq!(view.level(), Some(5));
+        assert_eq!(view.level(), Some(Level { bytes: 5, is_full: false }));
+        let own = Pid::own().unwrap();
+        assert!(view.is_open_in(own));
+        assert!(PipeView::of_process(own, write.as_raw_fd()).is_some());
+        assert!(PipeView::of_process(own, read.as_raw_fd()).is_none());
+        rustix::io::ioctl_fionbio(&write, true).unwrap();
+        while rustix::io::write(&write, &[0; 4096]).is_ok() {}
+        assert!(view.level().unwrap().is_full);
         drop(write);
-        let mut bytes = [0; 8];
-        assert_eq!(rustix::io::read(&read, &mut bytes), Ok(5));
+        assert!(!view.is_open_in(own));
+        let mut bytes = vec![0; 1 << 20];
+        assert!(rustix::io::read(&read, &mut bytes).unwrap() > 5);
+        rustix::io::ioctl_fionbio(&read, true).unwrap();
+        while rustix::io::read(&read, &mut bytes).is_ok_and(|count| count > 0) {}
         // The end of the file, although the view is there.
         assert_eq!(rustix::io::read(&read, &mut bytes), Ok(0));
         drop(read);
-        assert_eq!(view.level(), Some(0));
+        assert_eq!(view.level(), Some(Level::default()));
         assert!(PipeView::of(File::open("/dev/null").unwrap().as_fd()).is_none());
     }
 }

@@ -119,6 +119,11 @@ pub fn peek_any() -> io::Result<Option<Pid>> {
     Ok(waitid(libc::P_ALL, 0, LOOK)?.map(|dead| dead.pid))
 }
 
+/// The same, and never a pin, which has no exit signal (wait(2), `__WALL`).
+pub fn peek_adopted() -> io::Result<Option<Pid>> {
+    Ok(waitid(libc::P_ALL, 0, LOOK & !EVERY_CHILD)?.map(|dead| dead.pid))
+}
+
 /// Takes the news that a child was stopped.
 pub fn take_any_stop() -> Option<Pid> {
     let options = libc::WSTOPPED | libc::WNOHANG | EVERY_CHILD;

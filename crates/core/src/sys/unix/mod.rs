@@ -12,7 +12,9 @@ mod spawn;
 pub(crate) mod stops;
 mod terminal;
 
-pub use child::{Kill, Look, await_end, continued, kill_child, look, peek_any, stopped, take_any_stop};
+pub use child::{
+    Kill, Look, await_end, continued, kill_child, look, peek_adopted, peek_any, stopped, take_any_stop,
+};
 pub use descriptors::{
     allow_all_descriptors, await_writable, duplicate, inherited, inherited_control, inherited_stream,
     let_go_of_stderr, let_go_of_stdio, stand_apart, write_out,
