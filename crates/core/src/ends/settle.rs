@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::sys::{self, Level, Pid, PipeView};
+use crate::sys::{self, Level, Pid, PipeId, PipeView};
 
 /// Between the first looks; then twice as long each time, up to the second of them. Never less than some times what the
 /// last look took, so that looking stays a small part of the work.
@@ -25,6 +25,9 @@ pub struct Settling {
     switches: BTreeMap<Pid, u64>,
     /// Looks in a row that found nothing at work.
     quiet: u32,
+    /// Until the first look.
+    outputs: Vec<PipeId>,
+    /// Those of them that something of what is left can write to.
     pipes: Vec<PipeView>,
     levels: Vec<Level>,
     /// When one of those left was last seen to write, or to wait for room.
@@ -46,17 +49,17 @@ pub enum Settled {
 }
 
 impl Settling {
-    /// From now, at most `until`.
-    pub fn begin(now: Instant, until: Instant, pipes: Vec<PipeView>) -> Settling {
-        let levels = levels(&pipes);
+    /// From now, at most `until`. `outputs`: the call's pipes for output.
+    pub fn begin(now: Instant, until: Instant, outputs: Vec<PipeId>) -> Settling {
         Settling {
             until,
             next: now,
             pause: PAUSE,
             switches: BTreeMap::new(),
             quiet: 0,
-            pipes,
-            levels,
+            outputs,
+            pipes: Vec::new(),
+            levels: Vec::new(),
             wrote: None,
         }
     }
@@ -73,6 +76,11 @@ impl Settling {
             return Settled::NotYet;
         }
         let list = list();
+        let outputs = std::mem::take(&mut self.outputs);
+        if !outputs.is_empty() {
+            self.pipes = PipeView::of_any(&outputs, &list);
+            self.levels = levels(&self.pipes);
+        }
         let (at_work, has_changed) = self.at_work(list.iter().copied());
         let is_writing = self.is_writing(&list, &at_work);
         if is_writing {

@@ -25,7 +25,7 @@ use crate::ends::settle::{Settled, Settling};
 use crate::roles::arguments::{number_after, number_from};
 use crate::roles::runner::say;
 use crate::sys::stops::stop;
-use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, PipeView, Standing};
+use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, PipeId, Standing};
 
 /// No live member is left, or the group was let go.
 const ENDED: u8 = 0;
@@ -147,7 +147,7 @@ pub fn guard(args: &[OsString]) -> ExitCode {
     tell(&format!("ready {}\n", hold.as_str()));
     stop("guard-ready");
     // If the leader is gone by now there are none.
-    let output = |number| PipeView::of_process(options.group, number);
+    let output = |number| PipeId::of_process(options.group, number);
     let outputs = if options.sweep { [1, 2].into_iter().filter_map(output).collect() } else { Vec::new() };
     let mut guard = Guard {
         group: Tracked::new(hold),
@@ -267,8 +267,8 @@ struct Guard {
     parent: Option<Parent>,
     sweep: bool,
     settling: Option<Settling>,
-    /// The leader's pipes for output, until they are looked at.
-    outputs: Vec<PipeView>,
+    /// The leader's pipes for output, until the settle time.
+    outputs: Vec<PipeId>,
     /// What the leader left was still writing to them when its time was up.
     cut_off: bool,
     grace: Duration,

@@ -24,7 +24,7 @@ use crate::ends::group::{GroupEnd, Hold, Live, Tracked};
 use crate::ends::ladder::ENDS;
 use crate::ends::settle::{Settled, Settling};
 use crate::sys::{
-    self, ChildrenFile, Failure, Group, Grouping, MOST_PLACES, Manners, Pid, PipeView, Plan, Sender,
+    self, ChildrenFile, Failure, Group, Grouping, MOST_PLACES, Manners, Pid, PipeId, Plan, Sender,
     SignalSource, Stack, Surroundings, TerminalGroup,
 };
 
@@ -135,8 +135,8 @@ struct Call {
     /// At most so long what is left may finish what it is at, before the ladder begins.
     settle: Duration,
     settling: Option<Box<Settling>>,
-    /// The command's pipes for output, until they are looked at.
-    outputs: Vec<PipeView>,
+    /// The command's pipes for output, until the settle time.
+    outputs: Vec<PipeId>,
     /// What was left was still writing to them when its time was up.
     cut_off: bool,
     /// Nothing was alive below, as of the last reaping.
@@ -386,9 +386,9 @@ impl Keeper {
         let outputs = if settle.is_zero() {
             Vec::new()
         } else if spec.places().is_empty() {
-            self.setup.inherited.iter().filter_map(|&number| PipeView::of_inherited(number)).collect()
+            self.setup.inherited.iter().filter_map(|&number| PipeId::of_inherited(number)).collect()
         } else {
-            views(&descriptors, spec.places().get(1..).unwrap_or_default())
+            pipes_of(&descriptors, spec.places().get(1..).unwrap_or_default())
         };
         let (commitment, detached) = (&self.setup.commitment, spec.detached);
         let surroundings = Surroundings {
@@ -818,8 +818,8 @@ impl Call {
 }
 
 /// Of these descriptors, those that are pipes.
-fn views(descriptors: &[OwnedFd], which: &[u8]) -> Vec<PipeView> {
-    which.iter().filter_map(|&index| PipeView::of(descriptors.get(usize::from(index))?.as_fd())).collect()
+fn pipes_of(descriptors: &[OwnedFd], which: &[u8]) -> Vec<PipeId> {
+    which.iter().filter_map(|&index| PipeId::of(descriptors.get(usize::from(index))?.as_fd())).collect()
 }
 
 /// Whether nothing that was found is alive, and no member is left.

@@ -41,4 +41,4 @@ pub use start::{
     Failure, Gate, Grouping, MOST_PLACES, PASSED, Plan, Stack, Started, Surroundings, fork_gated, start,
 };
 pub use user::LimitedUser;
-pub use work::{Level, PipeView, Work, handles, work_of};
+pub use work::{Level, PipeId, PipeView, Work, handles, work_of};

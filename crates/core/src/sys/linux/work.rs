@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::FileType;
 
 use super::proc_fs::{has_one_thread, in_status};
 use crate::sys::unix::pid::Pid;
@@ -53,11 +54,47 @@ fn threads_of(pid: Pid) -> Option<Vec<String>> {
     Some(entries.map(|entry| format!("{tasks}/{}", entry.file_name().to_string_lossy())).collect())
 }
 
+/// Which pipe it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PipeId {
+    device: u64,
+    inode: u64,
+}
+
+impl PipeId {
+    /// Of a descriptor of ours, if that is of a pipe.
+    pub fn of(fd: BorrowedFd<'_>) -> Option<PipeId> {
+        let about = rustix::fs::fstat(fd).ok()?;
+        let is_pipe = FileType::from_raw_mode(about.st_mode) == FileType::Fifo;
+        is_pipe.then_some(PipeId { device: about.st_dev, inode: about.st_ino })
+    }
+
+    /// Of a descriptor with this number that we were started with, if it writes to a pipe.
+    pub fn of_inherited(number: i32) -> Option<PipeId> {
+        PipeId::of_output(&format!("/proc/self/fd/{number}"))
+    }
+
+    /// Of another process's descriptor, if it writes to a pipe.
+    pub fn of_process(pid: Pid, number: i32) -> Option<PipeId> {
+        PipeId::of_output(&format!("/proc/{}/fd/{number}", pid.raw()))
+    }
+
+    fn of_output(path: &str) -> Option<PipeId> {
+        let about = fs::metadata(path).ok()?;
+        let is_pipe = about.file_type().is_fifo() && is_for_writing(path);
+        is_pipe.then(|| PipeId { device: about.dev(), inode: about.ino() })
+    }
+
+    fn is_at(self, path: &str) -> bool {
+        fs::metadata(path).is_ok_and(|about| (self.device, self.inode) == (about.dev(), about.ino()))
+    }
+}
+
 /// A pipe that is looked at without being held open: neither reader nor writer of it is waited for because of this.
 pub struct PipeView {
     /// O_PATH.
     place: OwnedFd,
-    identity: (u64, u64),
+    id: PipeId,
 }
 
 /// What a pipe holds.
@@ -70,34 +107,29 @@ pub struct Level {
 }
 
 impl PipeView {
-    /// Of a descriptor of ours, if that is of a pipe.
-    pub fn of(fd: BorrowedFd<'_>) -> Option<PipeView> {
-        PipeView::open(&format!("/proc/self/fd/{}", fd.as_raw_fd()))
+    /// Of those of these pipes that one of the processes can write to.
+    pub fn of_any(pipes: &[PipeId], list: &[Pid]) -> Vec<PipeView> {
+        let mut views: Vec<PipeView> = Vec::new();
+        for path in list.iter().flat_map(|&pid| paths_in(pid).unwrap_or_default()) {
+            let is_new = |id: &&PipeId| id.is_at(&path) && views.iter().all(|view| view.id != **id);
+            if let Some(&id) = pipes.iter().find(is_new)
+                && is_for_writing(&path)
+            {
+                views.extend(PipeView::open(&path, id));
+            }
+        }
+        views
     }
 
-    /// Of a descriptor with this number that we were started with, if it writes to a pipe.
-    pub fn of_inherited(number: i32) -> Option<PipeView> {
-        PipeView::of_output(&format!("/proc/self/fd/{number}"))
-    }
-
-    /// Of another process's descriptor, if it writes to a pipe.
-    pub fn of_process(pid: Pid, number: i32) -> Option<PipeView> {
-        PipeView::of_output(&format!("/proc/{}/fd/{number}", pid.raw()))
-    }
-
-    fn of_output(path: &str) -> Option<PipeView> {
-        if is_for_writing(path) { PipeView::open(path) } else { None }
-    }
-
-    fn open(path: &str) -> Option<PipeView> {
+    fn open(path: &str, id: PipeId) -> Option<PipeView> {
         // Not a named one: whoever waits for its other end would be woken by our looks.
         if !fs::read_link(path).ok()?.to_str()?.starts_with("pipe:") {
             return None;
         }
         let place = File::options().read(true).custom_flags(libc::O_PATH).open(path).ok()?;
         let about = place.metadata().ok()?;
-        let identity = (about.dev(), about.ino());
-        about.file_type().is_fifo().then(|| PipeView { place: place.into(), identity })
+        let is_it = (id.device, id.inode) == (about.dev(), about.ino());
+        is_it.then(|| PipeView { place: place.into(), id })
     }
 
     /// `None`: it cannot be told.
@@ -112,28 +144,28 @@ impl PipeView {
         Some(Level { bytes, is_full: ready == 0 })
     }
 
-    fn is_at(&self, path: &str) -> bool {
-        fs::metadata(path).is_ok_and(|about| self.identity == (about.dev(), about.ino()))
-    }
-
     /// Whether the process can write to it. True where that is not to be seen.
     pub fn is_open_in(&self, pid: Pid) -> bool {
-        let folder = format!("/proc/{}/fd", pid.raw());
-        let Ok(entries) = fs::read_dir(&folder) else { return true };
-        let mut paths =
-            entries.flatten().map(|entry| format!("{folder}/{}", entry.file_name().to_string_lossy()));
-        paths.any(|path| self.is_at(&path) && is_for_writing(&path))
+        let Some(paths) = paths_in(pid) else { return true };
+        paths.iter().any(|path| self.id.is_at(path) && is_for_writing(path))
     }
 
     /// Whether a thread of the process waits for room in it. With poll(2) and its like it may wait for anything: then it
     /// counts if it could write here and would have to wait.
     pub fn is_awaited_by(&self, pid: Pid, level: Level) -> bool {
         blocked_calls(pid).iter().any(|call| match writing_of(call) {
-            Some(Writing::To(fd)) => self.is_at(&format!("/proc/{}/fd/{fd}", pid.raw())),
+            Some(Writing::To(fd)) => self.id.is_at(&format!("/proc/{}/fd/{fd}", pid.raw())),
             Some(Writing::ToAny) => level.is_full && self.is_open_in(pid),
             None => false,
         })
     }
+}
+
+/// The descriptors of a process.
+fn paths_in(pid: Pid) -> Option<Vec<String>> {
+    let folder = format!("/proc/{}/fd", pid.raw());
+    let entries = fs::read_dir(&folder).ok()?.flatten();
+    Some(entries.map(|entry| format!("{folder}/{}", entry.file_name().to_string_lossy())).collect())
 }
 
 /// Of a link in a folder of descriptors (proc_pid_fd(5)).
@@ -226,14 +258,15 @@ mod tests {
     #[test]
     fn a_pipe_is_looked_at_and_not_held() {
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
-        let view = PipeView::of(write.as_fd()).unwrap();
+        let own = Pid::own().unwrap();
+        let id = PipeId::of(write.as_fd()).unwrap();
+        assert_eq!(PipeId::of_process(own, write.as_raw_fd()), Some(id));
+        assert_eq!(PipeId::of_process(own, read.as_raw_fd()), None);
+        let [view] = <[PipeView; 1]>::try_from(PipeView::of_any(&[id], &[own, own])).ok().unwrap();
         assert_eq!(view.level(), Some(Level::default()));
         rustix::io::write(&write, b"12345").unwrap();
         assert_eq!(view.level(), Some(Level { bytes: 5, is_full: false }));
-        let own = Pid::own().unwrap();
         assert!(view.is_open_in(own));
-        assert!(PipeView::of_process(own, write.as_raw_fd()).is_some());
-        assert!(PipeView::of_process(own, read.as_raw_fd()).is_none());
         rustix::io::ioctl_fionbio(&write, true).unwrap();
         while rustix::io::write(&write, &[0; 4096]).is_ok() {}
         assert!(view.level().unwrap().is_full);
@@ -247,6 +280,16 @@ mod tests {
         assert_eq!(rustix::io::read(&read, &mut bytes), Ok(0));
         drop(read);
         assert_eq!(view.level(), Some(Level::default()));
-        assert!(PipeView::of(File::open("/dev/null").unwrap().as_fd()).is_none());
+        assert!(PipeId::of(File::open("/dev/null").unwrap().as_fd()).is_none());
+    }
+
+    #[test]
+    fn a_named_pipe_is_left_alone() {
+        let path = std::env::temp_dir().join(format!("holdfast-fifo-{}", std::process::id()));
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
+        let fifo = File::options().read(true).write(true).open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let id = PipeId::of(fifo.as_fd()).unwrap();
+        assert!(PipeView::of_any(&[id], &[Pid::own().unwrap()]).is_empty());
     }
 }
