@@ -25,9 +25,9 @@ pub struct Settling {
     switches: BTreeMap<Pid, u64>,
     /// Looks in a row that found nothing at work.
     quiet: u32,
-    /// Until the first look.
+    /// Those of the call's pipes for output that nothing was found to have open.
     outputs: Vec<PipeId>,
-    /// Those of them that something of what is left can write to.
+    /// The others.
     pipes: Vec<PipeView>,
     levels: Vec<Level>,
     /// When one of those left was last seen to write, or to wait for room.
@@ -76,11 +76,7 @@ impl Settling {
             return Settled::NotYet;
         }
         let list = list();
-        let outputs = std::mem::take(&mut self.outputs);
-        if !outputs.is_empty() {
-            self.pipes = PipeView::of_any(&outputs, &list);
-            self.levels = levels(&self.pipes);
-        }
+        self.find_pipes(&list);
         let (at_work, has_changed) = self.at_work(list.iter().copied());
         let is_writing = self.is_writing(&list, &at_work);
         if is_writing {
@@ -99,6 +95,17 @@ impl Settling {
         self.next = now + self.pause.max((now - began) * COSTS);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         Settled::NotYet
+    }
+
+    /// Among what is new since the last look.
+    fn find_pipes(&mut self, list: &[Pid]) {
+        let is_new = |pid: &Pid| !self.switches.contains_key(pid);
+        let new: Vec<Pid> = list.iter().copied().filter(is_new).collect();
+        for view in PipeView::of_any(&self.outputs, &new) {
+            self.outputs.retain(|&id| id != view.id());
+            self.levels.push(view.level().unwrap_or_default());
+            self.pipes.push(view);
+        }
     }
 
     /// Those that are busy, or were since the last look. Whether there are others than at that: who is missing has ended,

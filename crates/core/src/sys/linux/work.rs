@@ -110,6 +110,9 @@ impl PipeView {
     /// Of those of these pipes that one of the processes can write to.
     pub fn of_any(pipes: &[PipeId], list: &[Pid]) -> Vec<PipeView> {
         let mut views: Vec<PipeView> = Vec::new();
+        if pipes.is_empty() {
+            return views;
+        }
         for path in list.iter().flat_map(|&pid| paths_in(pid).unwrap_or_default()) {
             let is_new = |id: &&PipeId| id.is_at(&path) && views.iter().all(|view| view.id != **id);
             if let Some(&id) = pipes.iter().find(is_new)
@@ -130,6 +133,11 @@ impl PipeView {
         let about = place.metadata().ok()?;
         let is_it = (id.device, id.inode) == (about.dev(), about.ino());
         is_it.then(|| PipeView { place: place.into(), id })
+    }
+
+    /// Which one it is.
+    pub fn id(&self) -> PipeId {
+        self.id
     }
 
     /// `None`: it cannot be told.
