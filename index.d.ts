@@ -407,7 +407,8 @@ export interface RunResult<T extends string | Uint8Array = string> {
 }
 /**
  * `code` is the system's (ENOENT, EACCES, ENOTDIR, ENOEXEC, E2BIG, ...) when the system refused the start, else one of
- * - ERR_HOLDFAST_NO_HELPER: nothing ran: no addon or no helper is available; the message says what was tried
+ * - ERR_HOLDFAST_NO_HELPER: nothing ran: no addon or no helper is available; the message says what is wrong, and what to do
+ * - ERR_ACCESS_DENIED: nothing ran: Node's permission model refuses children (node --permission)
  * - ERR_HOLDFAST_GUARD: guard() cannot hold what it was given; the message says why
  * - ERR_HOLDFAST_UNCLEAR: it cannot be known whether it ran
  * - ERR_HOLDFAST_NOT_SUPPORTED: part of this API, but not yet of this version

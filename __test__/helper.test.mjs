@@ -362,13 +362,13 @@ test('bad messages: a helper that says nothing, and stays, is started once more 
 const addons = {
   'a folder that does not exist': [(_, folder) => rmSync(folder, { recursive: true }), /HOLDFAST_BINARY_PATH names/],
   'a folder without the addon': [(_, folder) => rmSync(join(folder, ADDON)), /HOLDFAST_BINARY_PATH names/],
-  'an addon that is a text file': [(_, folder) => writeFileSync(join(folder, ADDON), 'text'), /could not be loaded/],
+  'an addon that is a text file': [(_, folder) => writeFileSync(join(folder, ADDON), 'text'), /is damaged/],
   'an addon of another version': [
     (_, folder) => {
       const path = join(folder, ADDON)
       writeFileSync(path, replaced(readFileSync(path), VERSION, VERSION.replace(/^\d/, '9')))
     },
-    /is version 9/,
+    /is version '9\.1\.0', and the package is/,
   ],
 }
 for (const [what, [make, reason]] of Object.entries(addons)) {

@@ -1,18 +1,22 @@
 /**
- * Finds addon and helper: in the folder that HOLDFAST_BINARY_PATH names, else in the platform package, else
- * beside a checkout. An override that is wrong is an error, never a reason to look elsewhere.
+ * Finds addon and helper: in the folder that HOLDFAST_BINARY_PATH names, else in the platform package, else beside a
+ * checkout. An override that is wrong is an error, never a reason to look elsewhere. The helper is looked for in the
+ * package: an addon inside an archive is loaded from a temporary copy, beside which there is nothing.
  */
-import { accessSync, chmodSync, constants, existsSync, readFileSync } from 'node:fs'
+import { accessSync, chmodSync, constants, existsSync, readdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { codes, HoldfastError } from '../report/errors'
 import { FILES } from '../report/messages'
 import type { Native } from './addon'
-import { helperFile } from './platforms'
+import { libcOfProcess } from './executable'
+import { addonOf, helperFile, type Platform, packageOf, platforms } from './platforms'
+import { isRefusedChildren, isRefusedToRead, whyNotLoaded, whyNotToLoad } from './refusal'
 import { version } from './version'
 
 const OVERRIDE = 'HOLDFAST_BINARY_PATH'
-/** The platform packages that there are, by `${platform}-${arch}`. */
-const TARGETS: { readonly [platform: string]: string } = { 'linux-x64': 'linux-x64-gnu' }
+/** For Electron's packagers. */
+const UNPACKED = '**/node_modules/@holdfast/**'
 
 export interface HelperFile {
   readonly path: string
@@ -23,20 +27,32 @@ export interface Loaded {
   readonly native: Native
   readonly helper: HelperFile
 }
+interface Located {
+  readonly folder: string
+  readonly platform: Platform
+}
 
+/** This file, or what it was bundled into. An ES module has no such name, and neither has its program a better one. */
+const HERE = typeof __filename === 'string' ? __filename : (process.argv[1] ?? process.execPath)
+/** Not `require`, of which a bundler would make its own. */
+const requireHere = createRequire(HERE)
 /** The package's folder: this file is two below it, in dist/. */
-const ROOT = join(__dirname, '..', '..')
+const ROOT = join(dirname(HERE), '..', '..')
 
-/** @throws HoldfastError that says what was tried */
+/** @throws HoldfastError that says what is wrong, and what to do */
 export function load(): Loaded {
-  const { folder, addon } = locate()
-  const path = join(folder, addon)
+  if (isRefusedChildren()) throw failure(FILES.childrenRefused, { code: codes.accessDenied })
+  const { folder, platform } = locate()
+  const path = join(folder, addonOf(platform))
+  const problem = whyNotToLoad(path)
+  if (problem !== '') throw failure(problem)
   let native: Native
   try {
-    native = require(path) as Native
+    native = requireHere(path) as Native
   } catch (error) {
-    throw failure(FILES.unloadable(path, (error as Error).message))
+    throw failure(whyNotLoaded(path, platform, error as Error), { cause: error })
   }
+  if (typeof native.version !== 'function') throw failure(FILES.notOurs(path))
   if (native.version() !== version) throw failure(FILES.version(path, native.version(), version))
   return { native, helper: helperIn(folder) }
 }
@@ -47,45 +63,90 @@ export function inspectHelper(): HelperFile & { readonly version: string } {
   return { ...helperIn(folder), version: versionIn(folder) ?? version }
 }
 
-function locate(): { folder: string; addon: string } {
-  const platform = `${process.platform}-${process.arch}`
-  const target = TARGETS[platform]
-  if (target === undefined) throw failure(FILES.platform(platform))
-  const addon = `holdfast.${target}.node`
-
+/** @throws HoldfastError */
+function locate(): Located {
+  const here = platforms.filter(({ os, cpu }) => os === process.platform && cpu === process.arch)
+  const libc = here.length > 1 ? libcOfProcess() : undefined
+  const fitting = libc === undefined ? here : here.filter((one) => one.libc === libc)
+  const [first] = fitting
+  if (first === undefined) {
+    const known = platforms.map(({ name }) => name)
+    throw failure(FILES.platform(`${process.platform}-${process.arch}`, known))
+  }
   const override = process.env[OVERRIDE]
-  if (override) {
-    if (!existsSync(join(override, addon))) throw failure(FILES.override(OVERRIDE, override, addon))
-    return { folder: override, addon }
-  }
+  if (override) return overridden(override, fitting, first)
+
   const tried: string[] = []
-  for (const folder of [packageFolder(`@holdfast/${target}`, tried), join(ROOT, 'npm', target)]) {
-    if (folder === undefined) continue
-    const unpacked = outOfArchive(folder)
-    if (existsSync(join(unpacked, addon))) return { folder: unpacked, addon }
-    tried.push(unpacked)
+  for (const platform of fitting) {
+    for (const found of [packageFolder(platform), join(ROOT, 'npm', platform.name)]) {
+      if (found === undefined) {
+        tried.push(packageOf(platform))
+        continue
+      }
+      const folder = outOfArchive(found)
+      if (exists(join(folder, addonOf(platform)))) return { folder: outsideOfZip(folder, platform), platform }
+      if (folder !== found && exists(join(found, addonOf(platform)))) {
+        throw failure(FILES.archived(join(found, addonOf(platform)), UNPACKED))
+      }
+      tried.push(folder)
+    }
   }
-  throw failure(FILES.missing(addon, tried))
+  throw failure(whyMissing(packageOf(first), tried))
 }
 
-function packageFolder(name: string, tried: string[]): string | undefined {
+function overridden(folder: string, fitting: readonly Platform[], first: Platform): Located {
+  const platform = fitting.find((one) => exists(join(folder, addonOf(one))))
+  if (platform !== undefined) return { folder, platform }
+  let others: string[] = []
   try {
-    return dirname(require.resolve(`${name}/package.json`))
+    others = readdirSync(folder).filter((name) => /^holdfast\..*\.node$/.test(name))
+  } catch {}
+  const [found] = others
+  if (found !== undefined) throw failure(FILES.overrideForeign(OVERRIDE, folder, addonOf(first), found))
+  throw failure(FILES.override(OVERRIDE, folder, addonOf(first)))
+}
+
+function whyMissing(name: string, tried: readonly string[]): string {
+  const packages = join(dirname(ROOT), '@holdfast')
+  if (isRefusedToRead(packages)) return FILES.readRefused(packages)
+  const others = platforms.filter((platform) => packageFolder(platform) !== undefined).map(packageOf)
+  if (others.length > 0) return FILES.foreign(name, others)
+  return isBundled() ? FILES.bundled(name, OVERRIDE) : FILES.missing(name, tried)
+}
+
+function isBundled(): boolean {
+  return !exists(join(ROOT, 'package.json')) || !exists(join(ROOT, 'dist', 'native'))
+}
+
+function packageFolder(platform: Platform): string | undefined {
+  try {
+    return dirname(requireHere.resolve(`${packageOf(platform)}/package.json`))
   } catch {
-    tried.push(name)
     return undefined
   }
 }
 
-/** Electron shows files inside an archive, but the system cannot execute them there. Once: never `.unpacked.unpacked`. */
+/**
+ * Electron shows files inside an archive, but the system cannot execute them there. Once: never `.unpacked.unpacked`.
+ * Elsewhere a folder may be named so, and then its files are where they seem to be.
+ */
 function outOfArchive(path: string): string {
-  return path.replace(/([\\/]app\.asar)(?=[\\/])/, '$1.unpacked')
+  const unpacked = path.replace(/(\.asar)(?=[\\/])/, '$1.unpacked')
+  return process.versions.electron === undefined && !exists(unpacked) ? path : unpacked
+}
+
+/** Yarn's Plug'n'Play shows files inside a zip archive in the same way. */
+function outsideOfZip(folder: string, platform: Platform): string {
+  if (process.versions.pnp !== undefined && /\.zip[\\/]/.test(folder)) {
+    throw failure(FILES.zipped(join(folder, addonOf(platform)), packageOf(platform)))
+  }
+  return folder
 }
 
 /** Some installers drop the executable bit. */
 function helperIn(folder: string): HelperFile {
   const path = join(folder, helperFile)
-  if (!existsSync(path)) return { path, problem: FILES.helperMissing(path) }
+  if (!exists(path)) return { path, problem: FILES.helperMissing(path) }
   if (isExecutable(path)) return { path, problem: '' }
   try {
     chmodSync(path, 0o755)
@@ -104,6 +165,15 @@ function isExecutable(path: string): boolean {
   }
 }
 
+/** What must not be looked at is not there. */
+function exists(path: string): boolean {
+  try {
+    return existsSync(path)
+  } catch {
+    return false
+  }
+}
+
 function versionIn(folder: string): string | undefined {
   try {
     return (JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as { version: string }).version
@@ -112,4 +182,6 @@ function versionIn(folder: string): string | undefined {
   }
 }
 
-const failure = (message: string) => new HoldfastError(message, { code: codes.noHelper, step: 'helper' })
+function failure(message: string, { code = codes.noHelper, cause }: { code?: string; cause?: unknown } = {}) {
+  return new HoldfastError(message, { code, cause, step: 'helper' })
+}

@@ -26,6 +26,8 @@ export const codes = {
   unknownOption: 'ERR_HOLDFAST_UNKNOWN_OPTION',
   /** As everywhere in Node. */
   aborted: 'ABORT_ERR',
+  /** The same, of its permission model. */
+  accessDenied: 'ERR_ACCESS_DENIED',
 } as const
 
 const { E2BIG, EACCES, EISDIR, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOEXEC, ENOTDIR, ETXTBSY } = os.errno
@@ -197,13 +199,15 @@ export function notOpened(error: unknown): HoldfastError {
   if (isWithoutDescriptor(message)) {
     return new HoldfastError(messages.DESCRIPTORS.host, { code: systemCode(EMFILE), errno: -EMFILE, step: 'helper' })
   }
-  return HoldfastError.is(error) ? error : new HoldfastError(message, { code: codes.noHelper, step: 'helper' })
+  if (HoldfastError.is(error)) return error
+  return new HoldfastError(message, { code: codes.noHelper, step: 'helper', cause: error })
 }
 
 /** The same, of a command that was to be started. */
 export function notStarted(command: Named & { readonly env: string }, started: Started, error: unknown): HoldfastError {
-  const { errno, message } = notOpened(error)
-  return errno === -EMFILE ? startError(command, started, failedHere('helper', EMFILE)) : noHelper(command, message)
+  const { errno, message, code, cause } = notOpened(error)
+  if (errno === -EMFILE) return startError(command, started, failedHere('helper', EMFILE))
+  return noHelper(command, message, -UNKNOWN, { code, cause })
 }
 
 function reasonOf(
@@ -306,9 +310,15 @@ export function refusedError(command: Named, event: StartRefusal): HoldfastError
     : noHelper(command, event.tried, errno)
 }
 
-export const noHelper = (command: Named, tried: string, errno = -UNKNOWN) =>
+/** @param why of an addon that could not be loaded */
+export const noHelper = (
+  command: Named,
+  tried: string,
+  errno = -UNKNOWN,
+  why: { readonly code: string; readonly cause?: unknown } = { code: codes.noHelper },
+) =>
   new HoldfastError(messages.noHelper(command.file, tried), {
-    code: codes.noHelper,
+    ...why,
     errno,
     path: command.file,
     step: 'helper',

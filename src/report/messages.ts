@@ -208,20 +208,60 @@ export const debugUncontained = (file: string) =>
 export const debugGuardReady = (group: number, held: string) => `the guard of group ${group} is ready, by ${held}`
 export const debugGuardLost = (group: number) => `the guard of group ${group} is gone; another one takes its place`
 
-// ---- addon and helper
+// ---- addon and helper: what is wrong, and what to do
+/** @param name of the platform package; '' where no one is named */
+const reinstall = (name: string) =>
+  `remove node_modules and install again${name === '' ? '' : `, or install ${name} by its name`}`
+const unpack = (pattern: string) =>
+  `leave it outside of the archive: asarUnpack: ['${pattern}'] for electron-builder, packagerConfig.asar.unpack: '${pattern}' for electron-forge`
+
 export const FILES = {
-  platform: (target: string) => `there is no holdfast build for ${target}`,
+  platform: (target: string, known: readonly string[]) =>
+    `there is no holdfast build for ${target} (there are builds for ${known.join(', ')})`,
   override: (variable: string, folder: string, file: string) =>
-    `${variable} names ${path(folder)}, which has no ${file}`,
-  missing: (file: string, tried: readonly string[]) => `${file} was not found (tried: ${tried.join('; ')})`,
-  unloadable: (addon: string, reason: string) => `${path(addon)} could not be loaded: ${wroteLast(reason)}`,
-  version: (addon: string, found: string, expected: string) =>
-    `${path(addon)} is version ${found}, the package is ${expected}`,
-  helperMissing: (helper: string) => `${path(helper)} does not exist`,
+    `${variable} names ${path(folder)}, which has no ${file}; name the folder that has it, or unset the variable`,
+  overrideForeign: (variable: string, folder: string, file: string, found: string) =>
+    `${variable} names ${path(folder)}, which has ${found}; this process needs ${file}`,
+  /** @param tried where it was looked for */
+  missing: (name: string, tried: readonly string[]) =>
+    `the package ${name} is not installed (tried: ${tried.map(path).join('; ')}). Optional dependencies may be left out (--omit=optional, --no-optional), the lockfile may have been made on another system, or npm has forgotten it (npm/cli#4828): ${reinstall(name)}`,
+  foreign: (name: string, found: readonly string[]) =>
+    `the package ${name} is not installed, but ${found.join(', ')} is: node_modules or the lockfile was made on another system, or copied from there; ${reinstall(name)}`,
+  bundled: (name: string, variable: string) =>
+    `the package ${name} was not found from here, where holdfast was bundled into another file. Leave it outside of the bundle (external: ['holdfast']), or put the folder of ${name} beside the bundle and name it by ${variable}`,
+  archived: (file: string, pattern: string) =>
+    `${path(file)} is inside an archive, from which the system executes nothing; ${unpack(pattern)}`,
+  zipped: (file: string, name: string) =>
+    `${path(file)} is inside a zip archive, from which the system executes nothing; run \`yarn unplug ${name}\`, or set dependenciesMeta.${name}.unplugged`,
+  unreadable: (file: string, reason: string) =>
+    `${path(file)} cannot be read: ${wroteLast(reason)}; give this user the permission to read it and the folders above it`,
+  damaged: (file: string, reason: string) =>
+    `${path(file)} is damaged, or no addon (${wroteLast(reason)}); ${reinstall('')}`,
+  architecture: (file: string, cpu: string, expected: string) =>
+    `${path(file)} is for ${cpu}, and this process is ${expected}: it was installed on another machine, or for another Node.js; ${reinstall('')}`,
+  oldGlibc: (file: string, floor: string, reason: string) =>
+    `${path(file)} needs glibc ${floor} or newer, and this system has an older one (${wroteLast(reason)}); use a newer system, or build it from source there`,
+  otherLibc: (file: string, libc: string, expected: string, reason: string) =>
+    `${path(file)} is for ${libc}, and this process runs on ${expected} (${wroteLast(reason)}); ${reinstall('')}`,
+  noexec: (file: string, reason: string) =>
+    `${path(file)} must not be mapped for execution: its file system may be mounted with noexec (${wroteLast(reason)}); install it elsewhere, or mount that without noexec`,
+  unloadable: (file: string, reason: string) => `${path(file)} could not be loaded: ${wroteLast(reason)}`,
+  version: (file: string, found: string, expected: string) =>
+    `${path(file)} is version ${shown(found)}, and the package is ${expected}: two versions are mixed; ${reinstall('')}`,
+  notOurs: (file: string) => `${path(file)} is no addon of holdfast`,
+  addonsRefused: (reason: string) =>
+    `this process must not load addons; start Node.js with --allow-addons (${wroteLast(reason)})`,
+  childrenRefused:
+    'this process must not start others (node --permission); start Node.js with --allow-child-process, and with --allow-addons',
+  readRefused: (folder: string) =>
+    `this process must not read ${path(folder)} (node --permission); start Node.js with --allow-fs-read=${visible(folder)}`,
+  deno: (folder: string, reason: string) =>
+    `Deno refuses it: ${wroteLast(reason)}. Start it with --allow-ffi=${visible(folder)} --allow-read=${visible(folder)}, or with --allow-ffi --allow-read --allow-env`,
+  helperMissing: (helper: string) => `${path(helper)} does not exist; ${reinstall('')}`,
   helperNotExecutable: (helper: string, reason: string) =>
-    `${path(helper)} is not executable, and chmod failed: ${reason}`,
+    `${path(helper)} is not executable, and chmod failed: ${reason}; chmod +x it where it is installed, or keep modes when it is copied`,
   helperNotExecuted: (helper: string) =>
-    `${path(helper)} has its executable bit and must not be executed all the same; its file system may be mounted with noexec`,
+    `${path(helper)} has its executable bit and must not be executed all the same; its file system may be mounted with noexec: install it elsewhere, or mount that without noexec`,
 } as const
 
 export const notReplaced = (file: string, code: string) => `${path(file)} could not be executed: ${code}`
