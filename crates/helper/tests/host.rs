@@ -3,7 +3,7 @@
 //! a spec is sent a second time only when the first provably came to nothing, and what cannot be known is called unclear.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,6 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use holdfast_core::channel::commitment::Commitment;
-use holdfast_core::channel::socket::{self, Received};
 use holdfast_core::host::{EnvId, Event, Host, Place, Request};
 use holdfast_core::sys;
 use holdfast_wire::{
@@ -178,16 +177,25 @@ struct FakeHelper {
     log: String,
 }
 
+/// How many bytes came, 0 at the end; None: none yet.
+fn count_of(received: io::Result<sys::Message>) -> Option<usize> {
+    match received {
+        Ok(message) => Some(message.count),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(_) => Some(0),
+    }
+}
+
 fn say(control: &OwnedFd, message: &FromHelper, along: &[&OwnedFd]) {
     let mut bytes = Vec::new();
     message.put(&mut bytes);
     let along: Vec<_> = along.iter().map(|fd| fd.as_fd()).collect();
-    let _ = socket::send(control.as_fd(), &bytes, &along);
+    let _ = sys::send(control.as_fd(), &bytes, &along);
 }
 
 impl FakeHelper {
     fn add_keeper(&mut self, pid: i32) {
-        let (host_end, socket) = socket::pair().unwrap();
+        let (host_end, socket) = sys::socket_pair().unwrap();
         let commitment = Commitment::new().unwrap();
         let along = commitment.share().unwrap();
         say(self.control.as_ref().unwrap(), &FromHelper::Keeper(pid), &[&host_end, &along]);
@@ -233,15 +241,15 @@ impl FakeHelper {
                 usize::MAX => {
                     // It asks for keepers, and has them already.
                     let control = self.control.as_ref().unwrap();
-                    if let Received::End = socket::receive(control.as_fd(), &mut bytes, &mut Vec::new()) {
+                    if count_of(sys::receive(control.as_fd(), &mut bytes, &mut Vec::new())) == Some(0) {
                         self.control = None;
                     }
                 }
                 index => {
                     let keeper = &mut self.keepers[index];
                     let socket = keeper.socket.as_ref().unwrap();
-                    match socket::receive(socket.as_fd(), &mut bytes, &mut keeper.descriptors) {
-                        Received::Bytes(count) => keeper.inbox.feed(&bytes[..count]),
+                    match count_of(sys::receive(socket.as_fd(), &mut bytes, &mut keeper.descriptors)) {
+                        Some(count @ 1..) => keeper.inbox.feed(&bytes[..count]),
                         _ => keeper.socket = None,
                     }
                     if let Some(frame) = keeper.inbox.next_frame().unwrap()
@@ -290,7 +298,7 @@ impl FakeHelper {
                 HelperLeaves => self.control = None,
             }
             if let Some(socket) = self.keepers[index].socket.as_ref().filter(|_| !bytes.is_empty()) {
-                let _ = socket::send(socket.as_fd(), &bytes, &[]);
+                let _ = sys::send(socket.as_fd(), &bytes, &[]);
             }
         }
     }

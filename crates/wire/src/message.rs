@@ -1,7 +1,7 @@
 //! The messages, one enum per direction.
 
 use crate::bytes::{Reader, put_string};
-use crate::frame::{Frame, put_frame};
+use crate::frame::{Decoder, Frame, put_frame};
 use crate::kind;
 use crate::report::{EndFacts, Exit, Mechanism, Step, Usage};
 use crate::{Error, Spec, SpecView, Unfit};
@@ -69,6 +69,16 @@ impl ToKeeper {
         spec.check()?;
         put_frame(into, kind::SPEC, |into| spec.put(into));
         Ok(())
+    }
+
+    /// The spec that [`put_spec`](ToKeeper::put_spec) has written, for whoever starts it without a keeper.
+    pub fn spec_in(bytes: &[u8]) -> Option<SpecView> {
+        let mut decoder = Decoder::default();
+        decoder.feed(bytes);
+        match ToKeeper::decode(decoder.next_frame().ok()??) {
+            Ok(ToKeeper::Spec(spec)) => Some(spec),
+            _ => None,
+        }
     }
 
     /// Appends a signal's frame.

@@ -1,4 +1,4 @@
-//! The commitment: an eventfd(2) by which a keeper says that it is about to start the command, and the new process its
+//! The commitment: a counter by which a keeper says that it is about to start the command, and the new process its
 //! pid, when its group exists.
 //!
 //! It is apart from the control socket so that it wakes nobody: the host looks when the pid is asked for, and when
@@ -8,12 +8,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{EventfdFlags, eventfd};
+use crate::sys::Counter;
 
 const COMMITTED: u64 = 1 << 32;
 
 /// Either end.
-pub struct Commitment(OwnedFd);
+pub struct Commitment(Counter);
 
 /// What the count says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,32 +27,27 @@ pub struct Told {
 impl Commitment {
     /// A new one, at zero.
     pub fn new() -> io::Result<Commitment> {
-        Ok(Commitment(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+        Ok(Commitment(Counter::new()?))
     }
 
     /// The host's end, as received.
     pub fn from_descriptor(fd: OwnedFd) -> Commitment {
-        Commitment(fd)
+        Commitment(Counter::from_descriptor(fd))
     }
 
     /// The same count, for the other side.
     pub fn share(&self) -> io::Result<OwnedFd> {
-        self.0.try_clone()
+        self.0.share()
     }
 
     /// By the keeper, before the clone. Without it there is no start.
     pub fn commit(&self) -> io::Result<()> {
-        rustix::io::write(&self.0, &COMMITTED.to_ne_bytes())?;
-        Ok(())
+        self.0.add(COMMITTED)
     }
 
     /// By the host: what was said since the last time.
     pub fn take(&self) -> Told {
-        let mut bytes = [0; 8];
-        if rustix::io::read(&self.0, &mut bytes).is_err() {
-            return Told::default();
-        }
-        let count = u64::from_ne_bytes(bytes);
+        let count = self.0.take();
         let pid = (count & (COMMITTED - 1)) as i32;
         Told { committed: count >= COMMITTED, pid: (pid > 0).then_some(pid) }
     }
@@ -70,7 +65,7 @@ mod tests {
 
     /// As the new process does, without libc.
     fn tell_pid(commitment: &Commitment, pid: i32) {
-        rustix::io::write(&commitment.0, &u64::try_from(pid).unwrap().to_ne_bytes()).unwrap();
+        commitment.0.add(u64::try_from(pid).unwrap()).unwrap();
     }
 
     #[test]

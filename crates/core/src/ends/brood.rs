@@ -485,7 +485,7 @@ impl Killing {
 
     /// When to look at those again who were asked and are left alone.
     fn asked_until(&self) -> Option<Instant> {
-        self.set_uid.as_ref().filter(|set_uid| set_uid.is_waiting()).map(|set_uid| set_uid.awaited().1)
+        self.set_uid.as_ref().filter(|set_uid| set_uid.is_waiting()).map(SetUid::next_time)
     }
 
     /// Before the deadline, or as long as what accepted SIGKILL only waits for a processor.

@@ -6,19 +6,17 @@
 //! chain breaks with the first signal, so what was found once is held until it is dead ([`Tracked`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use holdfast_wire::ProcessInfo;
-use rustix::event::{PollFd, PollFlags};
 
 use crate::ends::ladder::REFUSAL_GRACE;
 use crate::ends::set_uid::SetUid;
-use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid, Turn};
+use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid, Turn, Wait};
 
-/// Polling interval for handles without a pidfd.
-pub const AGAIN: Duration = Duration::from_millis(50);
+/// Interval between looks at those whose end nobody tells, or who refuse.
+const AGAIN: Duration = Duration::from_millis(50);
 /// Bound on rescans while the tree keeps forking.
 const MOST_LOOKS: u32 = 64;
 /// The same before the first signal, when nothing is stopped yet.
@@ -303,7 +301,7 @@ impl Tracked {
         while self.find(|_| ()).1 > 0 && looks < MOST_LOOKS_BEFORE {
             looks += 1;
         }
-        for signal in [signal, libc::SIGCONT] {
+        for signal in [signal, sys::SIGCONT] {
             self.outside().for_each(|handle| drop(handle.signal(signal)));
             self.hold.signal(signal);
         }
@@ -334,7 +332,7 @@ impl Tracked {
         loop {
             sent |= self.kill();
             let is_late = Instant::now() >= deadline;
-            let (live, new) = self.find(|handle| drop(handle.signal(libc::SIGKILL)));
+            let (live, new) = self.find(|handle| drop(handle.signal(sys::SIGKILL)));
             if self.is_any_alive() {
                 seen_empty = 0;
                 if new > 0 && !is_late {
@@ -345,9 +343,11 @@ impl Tracked {
                     return self.survivors(live);
                 }
                 if awaited.is_empty() {
-                    let again = Instant::now() + AGAIN;
-                    let pidfds: Vec<_> = self.handles().filter_map(Handle::pidfd).collect();
-                    await_one(&pidfds, Some(again.min(refusal_until)));
+                    let mut wait = Wait::new();
+                    for handle in self.handles() {
+                        wait.exit(handle);
+                    }
+                    wait.until(Some(refusal_until.min(Instant::now() + AGAIN)));
                 } else {
                     await_ends(awaited, deadline);
                     refusal_until = Instant::now() + REFUSAL_GRACE;
@@ -365,12 +365,12 @@ impl Tracked {
                         return self.survivors(live);
                     }
                     if self.missed {
-                        await_one(&[], Some(Instant::now() + AGAIN));
+                        Wait::new().until(Some(Instant::now() + AGAIN));
                     }
                 }
                 // Without a table the kernel still says, through a leader's descriptor, when the last one was reaped.
                 Live::Unknown if matches!(self.hold, Hold::Leader(_)) && sent && !is_late => {
-                    await_one(&[], Some(Instant::now() + AGAIN));
+                    Wait::new().until(Some(Instant::now() + AGAIN));
                 }
                 Live::Unknown if sent => return GroupEnd::Unconfirmed,
                 Live::Unknown => return GroupEnd::Refused,
@@ -389,7 +389,7 @@ impl Tracked {
             // Each by itself: a signal to the group would stop these, too.
             for (pid, handle) in self.pids().zip(self.handles()) {
                 if !set_uid.spares(pid, handle) {
-                    let _ = handle.signal(libc::SIGSTOP);
+                    let _ = handle.signal(sys::SIGSTOP);
                 }
             }
             if self.find(|_| ()).1 == 0 || look == MOST_LOOKS {
@@ -397,8 +397,7 @@ impl Tracked {
             }
         }
         while set_uid.is_waiting() {
-            let (pidfds, until) = set_uid.awaited();
-            await_one(&pidfds, Some(until));
+            set_uid.wait();
         }
     }
 
@@ -406,9 +405,9 @@ impl Tracked {
     fn stop(&mut self, deadline: Instant) -> bool {
         let mut sent = false;
         for look in 1.. {
-            sent |= self.hold.signal(libc::SIGSTOP) == Delivery::Sent;
-            sent |= self.outside().filter(|handle| handle.signal(libc::SIGSTOP).is_ok()).count() > 0;
-            let (_, new) = self.find(|handle| drop(handle.signal(libc::SIGSTOP)));
+            sent |= self.hold.signal(sys::SIGSTOP) == Delivery::Sent;
+            sent |= self.outside().filter(|handle| handle.signal(sys::SIGSTOP).is_ok()).count() > 0;
+            let (_, new) = self.find(|handle| drop(handle.signal(sys::SIGSTOP)));
             if new == 0 {
                 break;
             }
@@ -422,10 +421,10 @@ impl Tracked {
 
     /// SIGKILL: to what left the group, to the group, and to each member for its answer. Whether one was sent.
     fn kill(&mut self) -> bool {
-        let accepts = |handle: &Handle| handle.signal(libc::SIGKILL).is_ok();
+        let accepts = |handle: &Handle| handle.signal(sys::SIGKILL).is_ok();
         let left = self.left.iter().filter(|(_, handle)| accepts(handle)).map(|(&pid, _)| pid);
         self.killed.extend(left);
-        let sent = self.hold.signal(libc::SIGKILL) == Delivery::Sent;
+        let sent = self.hold.signal(sys::SIGKILL) == Delivery::Sent;
         let members = self.members.iter().filter(|(_, handle)| accepts(handle)).map(|(&pid, _)| pid);
         self.killed.extend(members);
         sent || !self.killed.is_empty()
@@ -457,7 +456,7 @@ fn hold_each(list: &[Pid]) -> (Vec<(Pid, Handle)>, bool) {
         match Handle::open(pid) {
             Ok(handle) if is_spare(&handle) => held.push((pid, handle)),
             Ok(_) => missed = true,
-            Err(error) => missed |= error.raw_os_error() != Some(libc::ESRCH),
+            Err(error) => missed |= error.raw_os_error() != Some(sys::ESRCH),
         }
     }
     (held, missed)
@@ -465,8 +464,7 @@ fn hold_each(list: &[Pid]) -> (Vec<(Pid, Handle)>, bool) {
 
 /// Whether its descriptor leaves enough of them for reading the process table.
 fn is_spare(handle: &Handle) -> bool {
-    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    most.is_none_or(|most| (handle.as_fd().as_raw_fd() as u64).saturating_add(RESERVE) < most)
+    sys::are_free_beyond(handle, RESERVE)
 }
 
 /// Holds all processes below these, parents first, except those that are `reached` otherwise. Each is held before it is
@@ -516,18 +514,9 @@ pub fn hold_listed(
 fn await_ends<'a>(handles: impl IntoIterator<Item = &'a Handle>, deadline: Instant) {
     for handle in handles {
         while !handle.has_ended() && Instant::now() < deadline {
-            let again = handle.pidfd().is_none().then(|| Instant::now() + AGAIN);
-            let pidfd: Vec<_> = handle.pidfd().into_iter().collect();
-            await_one(&pidfd, Some(again.map_or(deadline, |again| again.min(deadline))));
+            let mut wait = Wait::new();
+            wait.exit(handle);
+            wait.until(Some(deadline));
         }
     }
-}
-
-/// Waits until one of these is ready, or the time has come.
-pub fn await_one(descriptors: &[BorrowedFd<'_>], until: Option<Instant>) {
-    let mut sources: Vec<_> =
-        descriptors.iter().map(|&fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-    let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
-    let timeout = wait.and_then(|wait| rustix::event::Timespec::try_from(wait).ok());
-    let _ = rustix::event::poll(&mut sources, timeout.as_ref());
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::sys;
+
 /// From the first SIGKILL until survivors are reported.
 pub const BUDGET: Duration = Duration::from_secs(5);
 /// How long a process that is asked to end is left alone, and how long one that refuses signals may take to exit by
@@ -19,4 +21,4 @@ pub const SETTLE: u64 = 100;
 
 /// Signals that begin the end of `holdfast run` and of the starter, and are its first signal. Every other one is passed on
 /// to the command's first process, as if that had been started in their place.
-pub const ENDS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+pub const ENDS: [i32; 4] = [sys::SIGHUP, sys::SIGINT, sys::SIGQUIT, sys::SIGTERM];

@@ -7,11 +7,10 @@
 //! Where we may signal everybody there is nobody to ask, and nothing of this costs anything.
 
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use crate::ends::ladder::{BUDGET, REFUSAL_GRACE};
-use crate::sys::{self, Group, Handle, LimitedUser, Look, Pid};
+use crate::sys::{self, Group, Handle, LimitedUser, Look, Pid, Wait};
 
 /// Polling interval for those whose end nobody tells us of.
 const ASKED_PAUSE: Duration = Duration::from_millis(20);
@@ -107,11 +106,22 @@ impl SetUid {
         self.asked.iter().any(|(&pid, asked)| asked.is_waited_for() && group.has(pid))
     }
 
-    /// Descriptors that tell of their ends, and when to look again at the latest.
-    pub fn awaited(&self) -> (Vec<BorrowedFd<'_>>, Instant) {
-        let waited_for = || self.asked.values().filter(|asked| asked.is_waited_for());
+    /// When to look at them again at the latest.
+    pub fn next_time(&self) -> Instant {
         let again = Instant::now() + ASKED_PAUSE;
-        let until = waited_for().map(|asked| asked.until).min().unwrap_or(again);
-        (waited_for().filter_map(|asked| asked.handle.pidfd()).collect(), until.min(again))
+        self.waited_for().map(|asked| asked.until).min().map_or(again, |until| until.min(again))
+    }
+
+    /// Waits until one of them has ended, or it is time to look.
+    pub fn wait(&self) {
+        let mut wait = Wait::new();
+        for asked in self.waited_for() {
+            wait.exit(&asked.handle);
+        }
+        wait.until(Some(self.next_time()));
+    }
+
+    fn waited_for(&self) -> impl Iterator<Item = &Asked> {
+        self.asked.values().filter(|asked| asked.is_waited_for())
     }
 }

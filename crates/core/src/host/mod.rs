@@ -15,17 +15,13 @@ mod unix;
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use holdfast_wire::{Background, EndFacts, Mechanism, NO_DESCRIPTOR, Spec, Step, ToKeeper};
-use rustix::fs::{Mode, OFlags};
-use rustix::pipe::PipeFlags;
-
-use crate::channel::socket;
 use crate::sys::{self, Attributes, Failure};
+use holdfast_wire::{Background, EndFacts, Mechanism, NO_DESCRIPTOR, Spec, Step, ToKeeper};
 
 pub use event::Event;
 use event::Observer;
@@ -245,13 +241,12 @@ impl Host {
         request: &Request<'_>,
         pipes: &mut Vec<Option<u32>>,
     ) -> Result<(Vec<u8>, Vec<OwnedFd>), (Step, io::Error)> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let own_directory = sys::open_own_directory(request.cwd, request.stdio.len());
         let cwd_is_open = own_directory.is_some();
         let directory = own_directory.unwrap_or_else(|| {
             // An absolute directory does not need ours, which this user may not be allowed to search.
             let from = if request.cwd.starts_with('/') { "/" } else { "." };
-            Ok(rustix::fs::open(from, flags, Mode::empty())?)
+            sys::open_directory(from)
         });
         let directory = directory.map_err(|error| (Step::Cwd, error))?;
         let mut descriptors = Vec::with_capacity(4);
@@ -277,8 +272,8 @@ impl Host {
                 descriptors.len() as u8 - 1
             }
         };
-        if descriptors.len() > socket::MAX_DESCRIPTORS {
-            return Err((Step::Stdio, io::Error::from_raw_os_error(libc::E2BIG)));
+        if descriptors.len() > sys::MAX_DESCRIPTORS {
+            return Err((Step::Stdio, io::Error::from_raw_os_error(sys::E2BIG)));
         }
         let attributes = Attributes::now();
         let umask = attributes.umask.map_err(|errno| (Step::Limits, io::Error::from_raw_os_error(errno)))?;
@@ -465,28 +460,28 @@ impl Host {
     /// read(2) without blocking; arms the reactor when there is nothing.
     pub fn read(&self, pipe: u32, into: &mut [u8]) -> io::Result<usize> {
         let fd = self.reactor.get(pipe).ok_or_else(bad_number)?;
-        let read = rustix::io::retry_on_intr(|| rustix::io::read(&fd, &mut *into));
+        let read = sys::read(&fd, into);
         self.armed(pipe, Interest::Readable, read)
     }
 
     /// write(2) without blocking; arms the reactor when nothing goes.
     pub fn write(&self, pipe: u32, from: &[u8]) -> io::Result<usize> {
         let fd = self.reactor.get(pipe).ok_or_else(bad_number)?;
-        let written = rustix::io::retry_on_intr(|| rustix::io::write(&fd, from));
+        let written = sys::write(&fd, from);
         self.armed(pipe, Interest::Writable, written)
     }
 
-    fn armed(&self, pipe: u32, wants: Interest, done: rustix::io::Result<usize>) -> io::Result<usize> {
-        if done == Err(rustix::io::Errno::AGAIN) {
+    fn armed(&self, pipe: u32, wants: Interest, done: io::Result<usize>) -> io::Result<usize> {
+        if done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.reactor.arm(pipe, wants);
         }
-        Ok(done?)
+        done
     }
 
     /// No more writing: shutdown(2) of a duplex place, the end of a pipe.
     pub fn finish(&self, pipe: u32) {
         let Some(fd) = self.reactor.get(pipe) else { return };
-        if rustix::net::shutdown(&fd, rustix::net::Shutdown::Write).is_err() {
+        if sys::end_writing(&fd).is_err() {
             self.close(pipe);
         }
     }
@@ -497,8 +492,8 @@ impl Host {
     }
 
     /// The descriptor of a pipe, to be inherited by another call; valid until [`Host::close`].
-    pub fn descriptor(&self, pipe: u32) -> Option<RawFd> {
-        Some(self.reactor.get(pipe)?.as_raw_fd())
+    pub fn descriptor(&self, pipe: u32) -> Option<i32> {
+        Some(sys::number_of(self.reactor.get(pipe)?))
     }
 
     /// The next call starts a new helper, and the old one's keepers start nothing after the calls that they have.
@@ -530,7 +525,7 @@ impl Host {
 }
 
 fn bad_number() -> io::Error {
-    io::Error::from_raw_os_error(libc::EBADF)
+    io::Error::from_raw_os_error(sys::EBADF)
 }
 
 /// The command's end and the host's end of a place.
@@ -540,18 +535,18 @@ fn ends(at: usize, place: Place, is_enlarged: bool) -> io::Result<(Option<OwnedF
         Place::Inherit(fd) => Ok((Some(sys::duplicate(fd)?), None)),
         Place::Pipe => {
             let (child, host) = match at {
-                0 => rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?,
+                0 => sys::pipe()?,
                 1 | 2 => {
-                    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+                    let (read, write) = sys::pipe()?;
                     if is_enlarged {
                         sys::enlarge_pipe(read.as_fd(), PIPE_SIZE);
                     }
                     (write, read)
                 }
-                _ => socket::pair()?,
+                _ => sys::socket_pair()?,
             };
             // Only our end: the flag belongs to the open file, and the command's must block.
-            rustix::fs::fcntl_setfl(host.as_fd(), OFlags::NONBLOCK)?;
+            sys::set_nonblocking(&host)?;
             Ok((Some(child), Some(host)))
         }
     }

@@ -1,23 +1,16 @@
-//! The reactor: one thread that waits on epoll(7) for everything the host owns, and says who is ready.
+//! The reactor: one thread that waits for everything the host owns, and says who is ready.
 //!
-//! Each number is armed for one event (EPOLLONESHOT) by whoever found nothing to read or no room to write, so a
+//! Each number is armed for one event by whoever found nothing to read or no room to write, so a
 //! slow reader costs nothing and no event comes twice. The thread reads no data. It blocks every signal.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
-};
+use std::time::Instant;
 
 use super::lock::lock;
-use crate::sys;
+use crate::sys::{self, Handle, Occurrence, Poller};
 
 /// In a readiness word: there is something to read, or the end.
 pub const READABLE: u32 = 1;
@@ -51,14 +44,13 @@ impl Interest {
 
 /// Keys with this bit are the pool's own; the others are an environment's numbers.
 const POOL: u64 = 1 << 63;
-const CLOCK: u64 = u64::MAX;
 const STACK: usize = 128 * 1024;
 
 struct Entry {
     env: EnvId,
     fd: Option<Arc<OwnedFd>>,
     armed: u32,
-    in_epoll: bool,
+    is_known: bool,
     timer: Option<Instant>,
 }
 
@@ -102,19 +94,13 @@ impl Env {
 
 /// See the module.
 pub struct Reactor {
-    epoll: OwnedFd,
-    /// Set to the first of the table's times: a new time need not wake the thread.
-    clock: OwnedFd,
+    poller: Poller,
     table: Mutex<Table>,
 }
 
 impl Reactor {
     pub fn new() -> io::Result<Reactor> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let clock =
-            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        epoll::add(&epoll, &clock, EventData::new_u64(CLOCK), EventFlags::IN)?;
-        Ok(Reactor { epoll, clock, table: Mutex::default() })
+        Ok(Reactor { poller: Poller::new()?, table: Mutex::default() })
     }
 
     /// Starts the thread. `on_pool` is called with the pool's keys.
@@ -131,30 +117,23 @@ impl Reactor {
     }
 
     fn turn(&self, on_pool: &dyn Fn(u64)) {
-        let mut space = [MaybeUninit::uninit(); 64];
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut space, None) else {
-            return;
-        };
-        for event in events.iter() {
-            match event.data.u64() {
-                CLOCK => self.fire_timers(),
-                key if key & POOL != 0 => on_pool(key & !POOL),
-                number => self.fire(number as u32, event.flags),
-            }
-        }
+        self.poller.wait(|occurrence| match occurrence {
+            Occurrence::Time => self.fire_timers(),
+            Occurrence::Ready { key, .. } if key & POOL != 0 => on_pool(key & !POOL),
+            Occurrence::Ready { key, readable, writable } => self.fire(key as u32, readable, writable),
+        });
     }
 
-    fn fire(&self, number: u32, flags: EventFlags) {
+    fn fire(&self, number: u32, readable: bool, writable: bool) {
         let mut table = lock(&self.table);
         let Some(Some(entry)) = table.entries.get_mut(number as usize) else {
             return;
         };
-        let closed = flags.intersects(EventFlags::HUP | EventFlags::ERR);
         let mut bits = 0;
-        if closed || flags.intersects(EventFlags::IN | EventFlags::RDHUP) {
+        if readable {
             bits |= READABLE;
         }
-        if closed || flags.contains(EventFlags::OUT) {
+        if writable {
             bits |= WRITABLE;
         }
         bits &= entry.armed;
@@ -172,7 +151,6 @@ impl Reactor {
     }
 
     fn fire_timers(&self) {
-        let _ = rustix::io::read(&self.clock, &mut [0; 8]);
         let now = Instant::now();
         let mut table = lock(&self.table);
         table.clock = None;
@@ -227,10 +205,10 @@ impl Reactor {
         self.add_known(env, fd, false)
     }
 
-    /// A new number for a descriptor that may be in the epoll set already, disarmed.
-    pub fn add_known(&self, env: EnvId, fd: Option<Arc<OwnedFd>>, in_epoll: bool) -> u32 {
+    /// A new number for a descriptor that the poller may know already, disarmed.
+    pub fn add_known(&self, env: EnvId, fd: Option<Arc<OwnedFd>>, is_known: bool) -> u32 {
         let mut table = lock(&self.table);
-        let entry = Some(Entry { env, fd, armed: 0, in_epoll, timer: None });
+        let entry = Some(Entry { env, fd, armed: 0, is_known, timer: None });
         // A freed number rests: a word for its former owner may still be on its way.
         if table.free.len() > 64
             && let Some(number) = table.free.pop_front()
@@ -251,17 +229,17 @@ impl Reactor {
     }
 
     /// The number stands for another descriptor from now on.
-    pub fn replace(&self, number: u32, fd: Option<Arc<OwnedFd>>, in_epoll: bool) {
+    pub fn replace(&self, number: u32, fd: Option<Arc<OwnedFd>>, is_known: bool) {
         let mut table = lock(&self.table);
         let Some(Some(entry)) = table.entries.get_mut(number as usize) else {
             return;
         };
         self.leave(entry);
         entry.fd = fd;
-        entry.in_epoll = in_epoll;
+        entry.is_known = is_known;
     }
 
-    /// Gives up a number whose descriptor lives on. Whether it stays in the epoll set, disarmed.
+    /// Gives up a number whose descriptor lives on. Whether the poller knows it still, disarmed.
     pub fn release(&self, number: u32) -> bool {
         let mut table = lock(&self.table);
         let Some(mut entry) = table.free(number) else {
@@ -270,7 +248,7 @@ impl Reactor {
         if entry.armed != 0 {
             self.leave(&mut entry);
         }
-        entry.in_epoll
+        entry.is_known
     }
 
     pub fn remove(&self, number: u32) {
@@ -289,10 +267,10 @@ impl Reactor {
 
     /// Explicitly: a copy of the descriptor in a keeper would keep the registration alive.
     fn leave(&self, entry: &mut Entry) {
-        if let Some(fd) = entry.fd.as_ref().filter(|_| entry.in_epoll) {
-            let _ = epoll::delete(&self.epoll, fd);
+        if let Some(fd) = entry.fd.as_ref().filter(|_| entry.is_known) {
+            self.poller.remove(fd);
         }
-        entry.in_epoll = false;
+        entry.is_known = false;
         entry.armed = 0;
     }
 
@@ -311,20 +289,8 @@ impl Reactor {
 
     fn control(&self, number: u32, entry: &mut Entry) {
         let Some(fd) = &entry.fd else { return };
-        let mut flags = EventFlags::ONESHOT;
-        if entry.armed & READABLE != 0 {
-            flags |= EventFlags::IN | EventFlags::RDHUP;
-        }
-        if entry.armed & WRITABLE != 0 {
-            flags |= EventFlags::OUT;
-        }
-        let data = EventData::new_u64(u64::from(number));
-        let done = if entry.in_epoll {
-            epoll::modify(&self.epoll, fd, data, flags)
-        } else {
-            epoll::add(&self.epoll, fd, data, flags)
-        };
-        entry.in_epoll = done.is_ok() || entry.in_epoll;
+        let wants = (entry.armed & READABLE != 0, entry.armed & WRITABLE != 0);
+        entry.is_known = self.poller.arm(fd, number.into(), wants, entry.is_known);
     }
 
     /// Wakes the number's owner at this time, and at no other that was set before.
@@ -352,23 +318,26 @@ impl Reactor {
             return;
         }
         table.clock = Some(time);
-        let wait = time.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
-        if let Ok(it_value) = Timespec::try_from(wait) {
-            let once = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let setting = Itimerspec { it_interval: once, it_value };
-            let _ = timerfd_settime(&self.clock, TimerfdTimerFlags::empty(), &setting);
-        }
+        self.poller.set_time(time);
     }
 
-    /// Watches a descriptor of the pool's. Told once, and again when something new has come: a child that is traced stays
-    /// readable when it has ended, and cannot be reaped before its tracer lets go.
+    /// Watches a descriptor of the pool's: its key is told whenever something new has come.
     pub fn watch_for_pool(&self, key: u64, fd: impl AsFd) -> io::Result<()> {
-        let flags = EventFlags::IN | EventFlags::ET;
-        Ok(epoll::add(&self.epoll, fd.as_fd(), EventData::new_u64(POOL | key), flags)?)
+        self.poller.watch(fd, POOL | key)
     }
 
     /// Stops watching it.
     pub fn unwatch(&self, fd: impl AsFd) {
-        let _ = epoll::delete(&self.epoll, fd.as_fd());
+        self.poller.remove(fd);
+    }
+
+    /// Watches a process for the pool: its key is told at its end, unless nobody tells of that.
+    pub fn watch_exit_for_pool(&self, key: u64, process: &Handle) -> bool {
+        self.poller.watch_exit(process, POOL | key)
+    }
+
+    /// Stops watching it.
+    pub fn unwatch_exit(&self, process: &Handle) {
+        self.poller.remove_exit(process);
     }
 }

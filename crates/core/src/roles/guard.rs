@@ -10,22 +10,20 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use holdfast_wire::{MAX_NAMED, ProcessInfo, Reason};
-use rustix::event::{PollFd, PollFlags};
 
-use crate::channel::socket;
-use crate::ends::group::{AGAIN, GroupEnd, Hold, Live, Members, Tracked, await_one};
+use crate::ends::group::{GroupEnd, Hold, Live, Members, Tracked};
 use crate::ends::ladder::{BACKGROUND_GRACE, BUDGET, SETTLE};
 use crate::ends::settle::{Settled, Settling};
 use crate::roles::arguments::{number_after, number_from};
 use crate::roles::runner::say;
 use crate::sys::stops::stop;
-use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, PipeId, Standing};
+use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, PipeId, Standing, Wait};
 
 /// No live member is left, or the group was let go.
 const ENDED: u8 = 0;
@@ -101,7 +99,7 @@ pub fn start_guard(
     standing: Standing,
     again: bool,
 ) -> io::Result<(Pid, OwnedFd)> {
-    let (ours, theirs) = socket::pair()?;
+    let (ours, theirs) = sys::socket_pair()?;
     let (group, grace) = (group.raw().to_string(), options.grace.to_string());
     let mut args = vec!["__group-guard", "--group", &group, "--by-pidfd", "--grace", &grace];
     if options.sweep {
@@ -195,7 +193,7 @@ fn take_hold(
         Some(number) if number != group => return Err("member"),
         // Nobody can show that the number was its own.
         None if !again && !leader.is_unreaped() => {
-            let is_reaped = leader.signal(0).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH));
+            let is_reaped = leader.signal(0).is_err_and(|error| error.raw_os_error() == Some(sys::ESRCH));
             return Err(if is_reaped { "dead" } else { "unheld" });
         }
         _ => (),
@@ -242,7 +240,7 @@ fn pin(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>), &'s
     // The pin keeps the number from being given to another process.
     let leader = match leader.map_or_else(|| Handle::open(group), Ok) {
         Ok(leader) => Some(leader),
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => None,
+        Err(error) if error.raw_os_error() == Some(sys::ESRCH) => None,
         // It is there, and its exit would not be seen.
         Err(_) => return Err("unheld"),
     };
@@ -416,19 +414,20 @@ impl Guard {
     /// Waits for a word, an end, or the time. None of those awaited may be known to have ended; what has since then is
     /// ready at once.
     fn await_event<'a>(&self, awaited: impl Iterator<Item = &'a Handle>, until: Option<Instant>) {
-        let mut descriptors: Vec<BorrowedFd<'_>> = Vec::new();
+        let stdin = sys::stdin();
+        let mut wait = Wait::new();
         if !self.host_gone {
-            descriptors.push(rustix::stdio::stdin());
-            descriptors.extend(self.parent.iter().filter_map(Parent::pidfd).map(AsFd::as_fd));
+            wait.readable(&stdin);
+            if let Some(parent) = &self.parent {
+                wait.parent(parent);
+            }
         }
-        let (pidfds, unseen): (Vec<_>, Vec<_>) = awaited.map(Handle::pidfd).partition(Option::is_some);
-        descriptors.extend(pidfds.into_iter().flatten());
-        let unseen = (!unseen.is_empty()).then_some(AGAIN);
-        let parent = self.parent.as_ref().and_then(Parent::look_again);
-        let members = matches!(self.group.hold(), Hold::Members(_)).then_some(LOOK_FOR_MEMBERS);
-        let look = [unseen, parent, members].into_iter().flatten().min();
-        let look = look.map(|wait| Instant::now() + wait);
-        await_one(&descriptors, look.into_iter().chain(until).min());
+        for process in awaited {
+            wait.exit(process);
+        }
+        let members = matches!(self.group.hold(), Hold::Members(_));
+        let look = members.then(|| Instant::now() + LOOK_FOR_MEMBERS);
+        wait.until(look.into_iter().chain(until).min());
     }
 
     /// The host's next word. After its last one, whether it is gone.
@@ -449,17 +448,10 @@ impl Guard {
         const LONGEST: usize = 4096;
         let mut bytes = [0; 512];
         while self.inbox.len() < LONGEST {
-            let mut source = [PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN)];
-            let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-            if !matches!(rustix::event::poll(&mut source, Some(&now)), Ok(1)) {
-                return false;
-            }
-            match rustix::io::read(rustix::stdio::stdin(), &mut bytes) {
+            match sys::read_now(sys::stdin(), &mut bytes) {
                 Ok(0) => return true,
                 Ok(count) => self.inbox.extend_from_slice(&bytes[..count]),
-                Err(rustix::io::Errno::INTR) => (),
-                Err(rustix::io::Errno::AGAIN) => return false,
-                Err(_) => return true,
+                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
             }
             // No word of ours is so long. What is still to come of the line is none, either.
             if self.inbox.len() >= LONGEST && !self.inbox.contains(&b'\n') {

@@ -1,31 +1,30 @@
 //! The keeper: the parent of one call's command. It starts it, enforces its deadline, reaps, ends everything the
 //! command started, and reports. Then it waits for the next call.
 //!
-//! One thread, one loop, one poll(2). Everything that happens is one of: a frame from the host, the host's end,
+//! One thread, one loop, one wait. Everything that happens is one of: a frame from the host, the host's end,
 //! SIGCHLD, the status pipe, a time that has come. A failed write is no conclusion; only the end of the socket
-//! (or the host's pidfd) says that the host is gone.
+//! (or the host's handle) says that the host is gone.
 
 use std::cell::RefCell;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use holdfast_wire::{
-    Background, Decoder, EndFacts, FromKeeper, MAX_NAMED, Mechanism, Outcome, Reason, SpecView, Step,
-    ToKeeper,
+    Background, EndFacts, FromKeeper, MAX_NAMED, Mechanism, Outcome, Reason, SpecView, Step, ToKeeper,
 };
-use rustix::event::{PollFd, PollFlags};
 
 use crate::channel::classes::{Class, Slot};
 use crate::channel::commitment::Commitment;
-use crate::channel::socket::{self, Outbox, Received};
+use crate::channel::connection::{Connection, Missing};
 use crate::ends::asking::Asking;
 use crate::ends::brood::{Brood, Killing, Left, Progress, facts};
 use crate::ends::group::{GroupEnd, Hold, Live, Tracked};
 use crate::ends::ladder::ENDS;
 use crate::ends::settle::{Settled, Settling};
 use crate::sys::{
-    self, ChildrenFile, Failure, Group, Grouping, MOST_PLACES, Manners, Pid, PipeId, Plan, Sender,
-    SignalSource, Stack, Surroundings, TerminalGroup,
+    self, ChildrenFile, Failure, Group, Grouping, Handle, MOST_PLACES, Manners, Pid, PipeId, Plan, Sender,
+    SignalSource, Stack, Surroundings, TerminalGroup, Wait,
 };
 
 /// `started` waits so long for company: a command that ends at once costs its host one wake-up, not two.
@@ -44,13 +43,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// What a keeper is made with.
 pub struct Setup {
     /// To the host.
-    pub control: OwnedFd,
+    pub control: Connection,
     /// To the host as well.
     pub commitment: Commitment,
-    /// The host: what others send starts nothing.
-    pub host: Sender,
-    /// The host's pidfd, where there is one.
-    pub lifeline: Option<OwnedFd>,
+    /// The host, where its end is told.
+    pub lifeline: Option<Handle>,
     /// Where the spawn helper reads this keeper's class.
     pub slot: Slot,
     /// Whether orphans re-parent to us.
@@ -63,16 +60,17 @@ pub struct Setup {
     pub nohup: bool,
 }
 
+/// The keeper's end of a connection: what others than the host send starts nothing.
+pub fn control(socket: OwnedFd, host: Sender) -> Connection {
+    Connection::new(socket).of_sender(host).with_descriptors()
+}
+
 /// Runs until the host is gone and nothing is left. Whether the host went in the middle of a call.
-pub fn keep(setup: Setup) -> std::io::Result<bool> {
+pub fn keep(setup: Setup) -> io::Result<bool> {
     let mut keeper = Keeper {
         children: SignalSource::new(&[libc::SIGCHLD])?,
         setup,
-        inbox: Decoder::default(),
-        descriptors: Vec::new(),
-        cut: false,
         outbox: Vec::new(),
-        unsent: Outbox::default(),
         host_gone: false,
         is_last: false,
         lost_host: false,
@@ -96,15 +94,8 @@ pub fn keep(setup: Setup) -> std::io::Result<bool> {
 struct Keeper {
     setup: Setup,
     children: SignalSource,
-    inbox: Decoder,
-    /// Received and not yet asked for.
-    descriptors: Vec<OwnedFd>,
-    /// Descriptors were cut off on their way, for want of a free one here.
-    cut: bool,
     /// Frames of this turn.
     outbox: Vec<u8>,
-    /// Frames that the socket has not taken yet.
-    unsent: Outbox,
     host_gone: bool,
     /// The host starts no further call here.
     is_last: bool,
@@ -200,8 +191,7 @@ impl Keeper {
             self.group = sys::make_group().ok();
         }
         let now = Instant::now();
-        let wait = self.next_time(now).map(|time| time.saturating_duration_since(now));
-        let ready = self.wait(wait);
+        let ready = self.wait(self.next_time(now));
         if ready.control {
             self.receive();
         }
@@ -216,7 +206,7 @@ impl Keeper {
         self.proceed(ready.drained);
         self.flush();
         // Not before the report is on its way: whoever finds us dead and idle reports nothing.
-        if self.call.is_none() && self.unsent.is_empty() && self.setup.slot.get() != Class::Idle {
+        if self.call.is_none() && !self.setup.control.has_output() && self.setup.slot.get() != Class::Idle {
             self.setup.slot.set(Class::Idle);
             self.manners.stand_back();
         }
@@ -243,83 +233,38 @@ impl Keeper {
         stage.into_iter().chain(settled).chain(look_at).chain(again).min()
     }
 
-    fn wait(&self, wait: Option<Duration>) -> Ready {
-        let mut sources: Vec<PollFd<'_>> = Vec::with_capacity(4);
-        fn watch_for<'a>(sources: &mut Vec<PollFd<'a>>, fd: BorrowedFd<'a>, flags: PollFlags) -> usize {
-            sources.push(PollFd::from_borrowed_fd(fd, flags));
-            sources.len() - 1
-        }
-        fn watch<'a>(sources: &mut Vec<PollFd<'a>>, fd: BorrowedFd<'a>) -> usize {
-            watch_for(sources, fd, PollFlags::IN)
-        }
-        let children = watch(&mut sources, self.children.as_fd());
-        let writes = if self.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-        let control = (!self.host_gone)
-            .then(|| watch_for(&mut sources, self.setup.control.as_fd(), PollFlags::IN | writes));
-        let lifeline = match &self.setup.lifeline {
-            Some(fd) if !self.host_gone => Some(watch(&mut sources, fd.as_fd())),
-            _ => None,
-        };
-        let mut drained_from = sources.len();
+    fn wait(&self, until: Option<Instant>) -> Ready {
+        let mut wait = Wait::new();
+        let children = wait.signal(&self.children);
+        let control = (!self.host_gone).then(|| self.setup.control.watch(&mut wait));
+        let lifeline = self.setup.lifeline.as_ref().filter(|_| !self.host_gone);
+        let lifeline = lifeline.map(|host| wait.exit(host));
+        let mut drained = Vec::new();
         if let Some(call) = &self.call {
             if let Some(starting) = &call.starting
                 && starting.look_at <= Instant::now()
             {
-                watch(&mut sources, starting.status.as_fd());
-                drained_from += 1;
+                wait.readable(&starting.status);
             }
-            for fd in &call.drained {
-                watch(&mut sources, fd.as_fd());
-            }
+            drained.extend(call.drained.iter().map(|fd| wait.readable(fd)));
         }
-        let timeout = wait.and_then(|wait| rustix::event::Timespec::try_from(wait).ok());
-        if rustix::event::poll(&mut sources, timeout.as_ref()).is_err() {
-            return Ready::default();
-        }
-        let ready = |index: usize| !sources[index].revents().is_empty();
+        let ready = wait.until(until);
         Ready {
-            children: ready(children),
-            control: control.is_some_and(ready),
-            lifeline: lifeline.is_some_and(ready),
-            drained: (drained_from..sources.len()).any(ready),
+            children: ready.has(children),
+            control: control.is_some_and(|control| ready.has(control)),
+            lifeline: lifeline.is_some_and(|lifeline| ready.has(lifeline)),
+            drained: drained.into_iter().any(|fd| ready.has(fd)),
         }
     }
 
     /// Reads all there is, then deals with the frames. An error in them is a lost host.
     fn receive(&mut self) {
-        let mut bytes = [0; 2048];
-        loop {
-            let Setup { control, host, .. } = &self.setup;
-            let (descriptors, inbox) = (&mut self.descriptors, &mut self.inbox);
-            match socket::receive_from(*host, control.as_fd(), &mut bytes, descriptors, inbox) {
-                Received::Bytes(count) => self.inbox.feed(&bytes[..count]),
-                Received::Nothing => break,
-                Received::End => {
-                    self.host_gone = true;
-                    break;
-                }
-                // The frame that they belong to finds them missing.
-                Received::Truncated(count) => {
-                    self.inbox.feed(&bytes[..count]);
-                    self.descriptors.clear();
-                    self.cut = true;
-                }
-            }
+        self.setup.control.receive();
+        self.host_gone |= self.setup.control.has_ended();
+        while let Some(message) = self.setup.control.next(ToKeeper::decode) {
+            self.obey(message);
         }
-        loop {
-            let message = match self.inbox.next_frame() {
-                Ok(Some(frame)) => ToKeeper::decode(frame),
-                Ok(None) => break,
-                Err(error) => Err(error),
-            };
-            match message {
-                Ok(message) => self.obey(message),
-                Err(_) => {
-                    self.host_gone = true;
-                    break;
-                }
-            }
-        }
+        self.host_gone |= self.setup.control.has_ended();
     }
 
     fn obey(&mut self, message: ToKeeper) {
@@ -331,7 +276,7 @@ impl Keeper {
             (ToKeeper::Last, _) => self.is_last = true,
             // What crosses the last report on its way belongs to a call that is over. The next spec may be behind it.
             (ToKeeper::HandOver { count }, None) => {
-                self.descriptors.drain(..self.descriptors.len().min(count as usize));
+                drop(self.setup.control.take_descriptors(count as usize));
             }
             (_, None) => (),
             (ToKeeper::Signal { signal, group }, Some(call)) => call.signal(signal, group),
@@ -345,28 +290,25 @@ impl Keeper {
             }
             (ToKeeper::HandOver { count }, Some(call)) => {
                 // All of them or none: what the host closes for an answer must have a reader here.
-                if self.descriptors.len() < count as usize {
-                    self.descriptors.clear();
-                    self.cut = false;
-                    FromKeeper::NotTaken(mechanism).put(&mut self.outbox);
-                } else {
-                    call.drained.extend(self.descriptors.drain(..count as usize));
-                    FromKeeper::Taken(mechanism).put(&mut self.outbox);
+                match self.setup.control.take_descriptors(count as usize) {
+                    Err(_) => FromKeeper::NotTaken(mechanism).put(&mut self.outbox),
+                    Ok(pipes) => {
+                        call.drained.extend(pipes);
+                        FromKeeper::Taken(mechanism).put(&mut self.outbox);
+                    }
                 }
             }
         }
     }
 
     fn start(&mut self, spec: SpecView) {
-        let wanted = spec.descriptors as usize;
-        if self.descriptors.len() < wanted {
-            self.descriptors.clear();
-            let errno = if std::mem::take(&mut self.cut) { libc::EMFILE } else { libc::EBADF };
-            return self.refuse(Step::Stdio, errno);
-        }
-        let descriptors: Vec<OwnedFd> = self.descriptors.drain(..wanted).collect();
+        let descriptors = match self.setup.control.take_descriptors(spec.descriptors as usize) {
+            Ok(descriptors) => descriptors,
+            Err(Missing::CutOff) => return self.refuse(Step::Stdio, sys::EMFILE),
+            Err(Missing::NotSent) => return self.refuse(Step::Stdio, sys::EBADF),
+        };
         if spec.places().len() > MOST_PLACES {
-            return self.refuse(Step::Stdio, libc::E2BIG);
+            return self.refuse(Step::Stdio, sys::E2BIG);
         }
         // Before the commitment: a keeper lost between the two has the helper's report.
         self.setup.slot.set(Class::Contained(self.group.map(|group| group.id())));
@@ -449,7 +391,7 @@ impl Keeper {
                 });
             }
             Err(error) => {
-                self.refuse(Step::Helper, error.raw_os_error().unwrap_or(libc::EAGAIN));
+                self.refuse(Step::Helper, error.raw_os_error().unwrap_or(sys::EAGAIN));
             }
         }
         if terminal_group.is_some() {
@@ -517,10 +459,10 @@ impl Keeper {
     fn flush(&mut self) {
         let frames = std::mem::take(&mut self.outbox);
         if !frames.is_empty() {
-            self.unsent.push(frames, Vec::new());
+            self.setup.control.send(frames, Vec::new());
+        } else {
+            self.setup.control.flush();
         }
-        // A failure is no conclusion: the host's end is read from the socket.
-        let _ = self.unsent.flush(self.setup.control.as_fd());
     }
 }
 
@@ -585,7 +527,7 @@ impl Call {
     fn see_start(&mut self, outbox: &mut Vec<u8>) {
         let Some(starting) = &self.starting else { return };
         let mut bytes = [0; 8];
-        let failure = match rustix::io::read(&starting.status, &mut bytes) {
+        let failure = match sys::read(&starting.status, &mut bytes) {
             Ok(8) => Some(Failure::decode(bytes)),
             Ok(_) => None,
             // Before exec still, and alive.
@@ -797,19 +739,11 @@ impl Call {
     fn drain(&mut self) {
         let mut bytes = [0; 4096];
         self.drained.retain(|fd| {
-            let mut source = [PollFd::new(fd, PollFlags::IN)];
             for _ in 0..DRAINED_IN_A_TURN / bytes.len() {
-                let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-                match rustix::event::poll(&mut source, Some(&now)) {
-                    Ok(0) => return true,
-                    Ok(_) => match rustix::io::read(fd, &mut bytes) {
-                        Ok(0) => return false,
-                        Ok(_) => (),
-                        Err(error) => {
-                            return error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR;
-                        }
-                    },
-                    Err(_) => return true,
+                match sys::read_now(fd, &mut bytes) {
+                    Ok(0) => return false,
+                    Ok(_) => (),
+                    Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
                 }
             }
             true

@@ -30,7 +30,7 @@ pub fn spawn_helper() -> ExitCode {
     let Some(control) = sys::inherited_control() else {
         return ExitCode::from(OS_FILE);
     };
-    let lifeline = sys::pidfd_of_parent();
+    let lifeline = sys::handle_of_parent();
     let done = spawn_helper::serve(control, lifeline, subreaper).and_then(|role| match role {
         Role::Over => Ok(()),
         Role::Keeper(setup) => keeper::keep(setup).map(|_| ()),

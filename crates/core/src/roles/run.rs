@@ -19,7 +19,7 @@ use crate::sys::{self, Terminal, TerminalGroup};
 const OURSELVES: u8 = 125;
 
 /// Without a terminal there is no hang-up, and SIGHUP is passed on: to many daemons it means to read their settings again.
-const ENDS_WITHOUT_TERMINAL: [i32; 3] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+const ENDS_WITHOUT_TERMINAL: [i32; 3] = [sys::SIGINT, sys::SIGQUIT, sys::SIGTERM];
 
 const USAGE: &str = "\
 usage: holdfast run [--timeout 30s] [--grace 2s] [--background end|keep] [--background-grace 500ms]
@@ -128,7 +128,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
 }
 
 fn supervise(options: &Options) -> io::Result<Option<Verdict>> {
-    let nohup = sys::is_ignored(libc::SIGHUP);
+    let nohup = sys::is_ignored(sys::SIGHUP);
     let arrival = Arrival::now();
     let terminal = Terminal::open();
     let terminal_group = terminal.as_ref().map(|_| TerminalGroup::own());

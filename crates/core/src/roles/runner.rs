@@ -9,26 +9,24 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use holdfast_wire::{
-    Background, Decoder, EndFacts, Exit, FromKeeper, NO_DESCRIPTOR, Outcome, Reason, Spec, Step, ToKeeper,
+    Background, EndFacts, Exit, FromKeeper, NO_DESCRIPTOR, Outcome, Reason, Spec, Step, ToKeeper,
 };
-use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{Mode, OFlags};
 
 use crate::channel::classes::Classes;
 use crate::channel::commitment::Commitment;
-use crate::channel::socket::{self, Outbox, Received};
+use crate::channel::connection::Connection;
 use crate::ends::brood::{Brood, Killing, Progress};
 use crate::ends::ladder::BUDGET;
 use crate::roles::keeper;
 use crate::sys::{
     self, Attributes, ChildrenFile, Failure, Forked, Look, Origin, Parent, Pid, Sender, SignalInfo,
-    SignalSource, TerminalGroup,
+    SignalSource, TerminalGroup, Wait,
 };
 
 /// timeout(1): the time was up.
@@ -39,7 +37,7 @@ const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 /// Signals that a terminal sends to the whole group in its foreground and that do not end a command: it has them.
-const TO_THE_GROUP: [i32; 5] = [libc::SIGWINCH, libc::SIGCONT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+const TO_THE_GROUP: [i32; 5] = [sys::SIGWINCH, sys::SIGCONT, sys::SIGTSTP, sys::SIGTTIN, sys::SIGTTOU];
 
 const NOT_ALL: &str = "not everything that the command started could be shown to be ended";
 
@@ -48,7 +46,7 @@ const CUT_OFF: &str = "what the command left running still wrote output when its
 /// A line of ours on standard error.
 pub fn say(text: &str) {
     // Nobody is kept waiting for a reader that does not read.
-    if sys::await_writable(rustix::stdio::stderr(), Duration::from_secs(1)) {
+    if sys::await_writable(sys::stderr(), Duration::from_secs(1)) {
         let _ = writeln!(io::stderr(), "holdfast: {text}");
     }
 }
@@ -157,10 +155,8 @@ impl Verdict {
 /// See the module.
 pub struct Runner {
     keeper: Pid,
-    control: OwnedFd,
+    control: Connection,
     commitment: Commitment,
-    inbox: Decoder,
-    outbox: Outbox,
     signals: SignalSource,
     /// Came before the start, for the command.
     early: Vec<SignalInfo>,
@@ -182,7 +178,7 @@ pub struct Runner {
 impl Runner {
     /// Forks the keeper.
     pub fn begin(arrival: Arrival, stand: Stand) -> io::Result<Begun> {
-        let (control, keeper_end) = socket::control_pair()?;
+        let (control, keeper_end) = sys::control_pair()?;
         let commitment = Commitment::new()?;
         let slot = Classes::new()?.claim().ok_or(io::ErrorKind::OutOfMemory)?;
         let Arrival { inherited, strangers, subreaper } = arrival;
@@ -192,10 +188,9 @@ impl Runner {
                 drop((control, parent, watched));
                 sys::hide_arguments();
                 let setup = keeper::Setup {
-                    control: keeper_end,
+                    control: keeper::control(keeper_end, Sender::parent()),
                     commitment,
-                    host: Sender::parent(),
-                    lifeline: sys::pidfd_of_parent(),
+                    lifeline: sys::handle_of_parent(),
                     slot,
                     subreaper: sys::become_keeper(terminal_group.is_some()) && subreaper,
                     terminal_group,
@@ -209,10 +204,8 @@ impl Runner {
         drop(keeper_end);
         Ok(Begun::Runner(Box::new(Runner {
             keeper,
-            control,
+            control: Connection::new(control),
             commitment,
-            inbox: Decoder::default(),
-            outbox: Outbox::default(),
             signals: SignalSource::of_all()?,
             early: Vec::new(),
             called_off: None,
@@ -231,7 +224,7 @@ impl Runner {
     /// meanwhile is heard: then this is how we end.
     pub fn say_first(&mut self, line: &[u8], ourselves: u8) -> Option<Verdict> {
         loop {
-            let is_writable = self.await_something(Some(rustix::stdio::stdout()));
+            let is_writable = self.await_something(true);
             let asked = self.take_before_start().map(Verdict::Signal);
             // Without a keeper there is no cover, and nothing is started.
             let is_over = self.is_abandoned() || sys::look(self.keeper) != Look::Live;
@@ -275,7 +268,7 @@ impl Runner {
     fn take_before_start(&mut self) -> Option<i32> {
         let mut end = None;
         while let Some(sent) = self.signals.take() {
-            if sent.signal == libc::SIGCHLD {
+            if sent.signal == sys::SIGCHLD {
                 self.see_children();
             } else if self.is_end(sent) {
                 end = end.or(Some(sent.signal));
@@ -287,9 +280,8 @@ impl Runner {
     }
 
     fn send_spec(&mut self, order: &Order<'_>) -> Result<(), Failure> {
-        let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // The keeper stands where we do, and needs none where we may not search our own.
-        let descriptors: Vec<OwnedFd> = rustix::fs::open(".", directory, Mode::empty()).into_iter().collect();
+        let descriptors: Vec<OwnedFd> = sys::open_directory(".").into_iter().collect();
         let joined = order.command.iter().map(|arg| arg.as_bytes()).collect::<Vec<_>>().join(&0);
         let attributes = Attributes::now();
         let spec = Spec {
@@ -307,7 +299,7 @@ impl Runner {
             uid: None,
             gid: None,
             timeout: order.timeout,
-            kill_signal: libc::SIGTERM,
+            kill_signal: sys::SIGTERM,
             grace: order.grace,
             background: order.background,
             background_grace: order.background_grace,
@@ -319,23 +311,21 @@ impl Runner {
         };
         let mut bytes = Vec::new();
         ToKeeper::put_spec(&mut bytes, &spec)?;
-        self.outbox.push(bytes, descriptors);
-        // A keeper that is lost by now is found to be that when it is waited for.
-        let _ = self.outbox.flush(self.control.as_fd());
+        self.control.send(bytes, descriptors);
         Ok(())
     }
 
     /// Until the keeper's last word, or until the brood of a lost keeper is ended.
     fn wait(&mut self) -> Option<EndFacts> {
         loop {
-            self.await_something(None);
-            let _ = self.outbox.flush(self.control.as_fd());
+            self.await_something(false);
+            self.control.flush();
             while let Some(sent) = self.signals.take() {
                 self.heed(sent);
             }
             if !self.abandoned && self.is_abandoned() {
                 self.abandoned = true;
-                self.ask_for_the_end(libc::SIGTERM);
+                self.ask_for_the_end(sys::SIGTERM);
             }
             match self.receive() {
                 Ok(Some(facts)) => return Some(facts),
@@ -348,25 +338,23 @@ impl Runner {
         }
     }
 
-    /// Whether the one that is named takes something.
-    fn await_something(&self, writable: Option<BorrowedFd<'_>>) -> bool {
-        let write = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-        let mut sources = vec![
-            PollFd::new(&self.control, PollFlags::IN | write),
-            PollFd::new(&self.signals, PollFlags::IN),
-        ];
-        let mut wait = None;
+    /// Waits for something to happen. Whether standard output, if that is waited for, takes something.
+    fn await_something(&self, for_output: bool) -> bool {
+        let stdout = sys::stdout();
+        let mut wait = Wait::new();
+        self.control.watch(&mut wait);
+        wait.signal(&self.signals);
         if !self.abandoned {
-            sources.extend(self.stand.control.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
+            if let Some(control) = &self.stand.control {
+                wait.readable(control);
+            }
             if let Some(parent) = &self.stand.parent {
-                sources.extend(parent.pidfd().map(|fd| PollFd::new(fd, PollFlags::IN)));
-                wait = parent.look_again();
+                wait.parent(parent);
             }
         }
-        sources.extend(writable.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
-        let timeout = wait.and_then(|wait| rustix::event::Timespec::try_from(wait).ok());
-        let ready = rustix::event::poll(&mut sources, timeout.as_ref());
-        ready.is_ok() && writable.is_some() && sources.last().is_some_and(|last| !last.revents().is_empty())
+        let output = for_output.then(|| wait.writable(&stdout));
+        let ready = wait.until(None);
+        output.is_some_and(|output| ready.has(output))
     }
 
     /// Whether our parent, or the other end of the control descriptor, is gone.
@@ -377,30 +365,31 @@ impl Runner {
 
     /// The keeper has said its last word and leaves when our end closes: no zombie of it for whoever comes after us.
     fn dismiss_keeper(&self) {
-        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
+        sys::shut(self.control.socket());
         let until = Instant::now() + BUDGET;
         while sys::look(self.keeper) == Look::Live && Instant::now() < until {
-            self.await_signal(BUDGET);
+            self.await_signal(Some(until));
         }
         sys::reap(self.keeper);
     }
 
-    fn await_signal(&self, at_most: Duration) {
-        let timeout = rustix::event::Timespec::try_from(at_most).ok();
-        let _ = rustix::event::poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], timeout.as_ref());
+    fn await_signal(&self, until: Option<Instant>) {
+        let mut wait = Wait::new();
+        wait.signal(&self.signals);
+        wait.until(until);
         while self.signals.take().is_some() {}
     }
 
     fn see_children(&mut self) {
         if sys::stopped(self.keeper) {
-            sys::kill_child(self.keeper, libc::SIGCONT);
+            sys::kill_child(self.keeper, sys::SIGCONT);
         }
         self.reap_strays();
     }
 
     /// SIGPIPE of a line of ours is not for the command, and nohup(1) keeps SIGHUP from it.
     fn is_ours_to_drop(&self, SignalInfo { signal, origin }: SignalInfo) -> bool {
-        signal == libc::SIGPIPE && origin == Origin::Ourselves || signal == libc::SIGHUP && self.stand.nohup
+        signal == sys::SIGPIPE && origin == Origin::Ourselves || signal == sys::SIGHUP && self.stand.nohup
     }
 
     fn is_end(&self, sent: SignalInfo) -> bool {
@@ -411,16 +400,16 @@ impl Runner {
     /// the kernel tells a session's leader alone.
     fn heed(&mut self, sent: SignalInfo) {
         let SignalInfo { signal, origin } = sent;
-        if signal == libc::SIGCHLD {
+        if signal == sys::SIGCHLD {
             return self.see_children();
         }
         let by_kernel = origin == Origin::Kernel;
         // It has continued us where we were stopped with the command, and there that is passed on.
-        let is_continuation = signal == libc::SIGCONT && self.stand.terminal_group.is_some();
+        let is_continuation = signal == sys::SIGCONT && self.stand.terminal_group.is_some();
         if by_kernel && TO_THE_GROUP.contains(&signal) || is_continuation || self.is_ours_to_drop(sent) {
             return;
         }
-        let only_leader = signal == libc::SIGHUP && sys::leads_session();
+        let only_leader = signal == sys::SIGHUP && sys::leads_session();
         let command_has_it = by_kernel && self.stand.terminal_group.is_some() && !only_leader;
         if !self.is_end(sent) {
             self.send_to_keeper(|bytes| ToKeeper::put_signal(bytes, signal, false));
@@ -450,26 +439,14 @@ impl Runner {
     fn send_to_keeper(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::new();
         put(&mut bytes);
-        self.outbox.push(bytes, Vec::new());
-        let _ = self.outbox.flush(self.control.as_fd());
+        self.control.send(bytes, Vec::new());
     }
 
     /// `Err`: the keeper is lost.
     fn receive(&mut self) -> Result<Option<EndFacts>, ()> {
-        let mut bytes = [0; 4096];
-        let mut lost = false;
-        loop {
-            match socket::receive(self.control.as_fd(), &mut bytes, &mut Vec::new()) {
-                Received::Bytes(count) => self.inbox.feed(&bytes[..count]),
-                Received::Nothing => break,
-                Received::End | Received::Truncated(_) => {
-                    lost = true;
-                    break;
-                }
-            }
-        }
-        while let Some(frame) = self.inbox.next_frame().map_err(|_| ())? {
-            match FromKeeper::decode(&frame).map_err(|_| ())? {
+        self.control.receive();
+        while let Some(message) = self.control.next(|frame| FromKeeper::decode(&frame)) {
+            match message {
                 FromKeeper::Started => {
                     sys::let_go_of_stdio(&self.inherited, self.stand.lets_go_of_stderr);
                 }
@@ -485,7 +462,7 @@ impl Runner {
                 FromKeeper::Ended(facts) => return Ok(Some(facts)),
             }
         }
-        if lost { Err(()) } else { Ok(None) }
+        if self.control.has_ended() { Err(()) } else { Ok(None) }
     }
 
     /// The keeper is lost; what was below it is below us now. Whether nothing is left.
@@ -505,7 +482,7 @@ impl Runner {
                 Progress::Waiting => (),
                 Progress::Survivors => return false,
             }
-            self.await_signal(killing.next_time().saturating_duration_since(Instant::now()));
+            self.await_signal(Some(killing.next_time()));
         }
     }
 
@@ -519,7 +496,7 @@ impl Runner {
             let error = io::Error::from_raw_os_error(errno);
             say(&format!("cannot run '{program}': {}: {error}", step.as_str()));
             return Verdict::Code(match (step, errno) {
-                (Step::Program, libc::ENOENT | libc::ENOTDIR) => NOT_FOUND,
+                (Step::Program, sys::ENOENT | sys::ENOTDIR) => NOT_FOUND,
                 (Step::Program | Step::Interpreter, _) => NOT_EXECUTABLE,
                 _ => ourselves,
             });
@@ -548,17 +525,10 @@ impl Runner {
 fn has_ended(fd: &OwnedFd) -> bool {
     let mut bytes = [0; 512];
     loop {
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut source = [PollFd::new(fd, PollFlags::IN)];
-        match rustix::event::poll(&mut source, Some(&now)) {
-            Ok(0) | Err(_) => return false,
-            Ok(_) if !source[0].revents().contains(PollFlags::IN) => return true,
-            Ok(_) => match rustix::io::read(fd, &mut bytes) {
-                Ok(0) => return true,
-                Ok(_) | Err(rustix::io::Errno::INTR) => (),
-                Err(rustix::io::Errno::AGAIN) => return false,
-                Err(_) => return true,
-            },
+        match sys::read_now(fd, &mut bytes) {
+            Ok(0) => return true,
+            Ok(_) => (),
+            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
         }
     }
 }

@@ -6,18 +6,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use holdfast_wire::{By, Decoder, EndFacts, FromHelper, Mechanism, Outcome, Reason, ToHelper, VERSION};
-use rustix::event::{PollFd, PollFlags};
+use holdfast_wire::{By, EndFacts, FromHelper, Mechanism, Outcome, Reason, ToHelper, VERSION};
 
 use crate::channel::classes::{Class, Classes, Slot};
 use crate::channel::commitment::Commitment;
-use crate::channel::socket::{self, Outbox, Received};
+use crate::channel::connection::Connection;
 use crate::ends::brood::{Brood, Killing, Progress, facts};
 use crate::roles::keeper::{self, AGAIN};
-use crate::sys::{self, ChildrenFile, Forked, Kill, Look, Pid, Sender, SignalSource};
+use crate::sys::{self, ChildrenFile, Forked, Handle, Kill, Look, Pid, Sender, SignalSource, Wait};
 
 /// A stopped keeper is woken so often; then it counts as dead.
 const WAKINGS: u32 = 1_000;
@@ -35,16 +34,15 @@ pub enum Role {
 
 /// Serves until the host is gone, then until the last keeper is. Returns in every forked keeper as well, so that a
 /// keeper does not run on the helper's stack of frames and locals.
-pub fn serve(control: OwnedFd, lifeline: Option<OwnedFd>, subreaper: bool) -> io::Result<Role> {
+pub fn serve(control: OwnedFd, lifeline: Option<Handle>, subreaper: bool) -> io::Result<Role> {
+    let host = Sender::parent();
     let mut helper = Helper {
-        control,
-        host: Sender::parent(),
+        control: Connection::new(control).of_sender(host),
+        host,
         lifeline,
         subreaper,
-        children: SignalSource::new(&[libc::SIGCHLD])?,
+        children: SignalSource::new(&[sys::SIGCHLD])?,
         classes: Classes::new()?,
-        inbox: Decoder::default(),
-        outbox: Outbox::default(),
         wanted: 0,
         host_gone: false,
         keepers: BTreeMap::new(),
@@ -68,14 +66,12 @@ struct Keeper {
 }
 
 struct Helper {
-    control: OwnedFd,
+    control: Connection,
     host: Sender,
-    lifeline: Option<OwnedFd>,
+    lifeline: Option<Handle>,
     subreaper: bool,
     children: SignalSource,
     classes: Classes,
-    inbox: Decoder,
-    outbox: Outbox,
     wanted: u32,
     host_gone: bool,
     keepers: BTreeMap<Pid, Keeper>,
@@ -122,63 +118,42 @@ impl Helper {
             self.advance_sweep();
             self.pursue();
         }
-        let _ = self.outbox.flush(self.control.as_fd());
+        self.control.flush();
         Ok(None)
     }
 
     fn wait(&self) {
-        let mut sources = vec![PollFd::new(&self.children, PollFlags::IN)];
+        let mut wait = Wait::new();
+        wait.signal(&self.children);
         if !self.host_gone {
-            let write = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            sources.push(PollFd::new(&self.control, PollFlags::IN | write));
-            sources.extend(self.lifeline.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
+            self.control.watch(&mut wait);
+            if let Some(host) = &self.lifeline {
+                wait.exit(host);
+            }
         }
-        let now = Instant::now();
-        let time = if self.wanted > 0 { Some(now) } else { self.next_time() };
-        let wait = time.map(|time| time.saturating_duration_since(now));
-        let timeout = wait.and_then(|wait| rustix::event::Timespec::try_from(wait).ok());
-        let _ = rustix::event::poll(&mut sources, timeout.as_ref());
+        wait.until(if self.wanted > 0 { Some(Instant::now()) } else { self.next_time() });
     }
 
     fn receive(&mut self) {
         if self.host_gone {
             return;
         }
-        let mut bytes = [0; 1024];
-        let mut none = Vec::new();
-        loop {
-            let (host, inbox) = (self.host, &mut self.inbox);
-            match socket::receive_from(host, self.control.as_fd(), &mut bytes, &mut none, inbox) {
-                Received::Bytes(count) => self.inbox.feed(&bytes[..count]),
-                Received::Nothing => break,
-                Received::End | Received::Truncated(_) => {
-                    self.host_gone = true;
-                    break;
-                }
-            }
+        self.control.receive();
+        self.host_gone = self.control.has_ended();
+        while !self.host_gone
+            && let Some(ToHelper::Want(count)) = self.control.next(|frame| ToHelper::decode(&frame))
+        {
+            self.wanted = self.wanted.saturating_add(count).min(MOST_WANTED);
         }
-        while !self.host_gone {
-            match self.inbox.next_frame().and_then(|frame| frame.as_ref().map(ToHelper::decode).transpose()) {
-                Ok(Some(ToHelper::Want(count))) => {
-                    self.wanted = self.wanted.saturating_add(count).min(MOST_WANTED)
-                }
-                Ok(None) => break,
-                Err(_) => self.host_gone = true,
-            }
-        }
-        let mut gone = self.lifeline.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect::<Vec<_>>();
-        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        if !gone.is_empty() && matches!(rustix::event::poll(&mut gone, Some(&at_once)), Ok(1)) {
-            self.host_gone = true;
-        }
+        self.host_gone |= self.control.has_ended() || self.lifeline.as_ref().is_some_and(Handle::has_ended);
     }
 
     /// Forks a keeper and hands its socket to the host. Returns the setup in the keeper itself.
     fn fork_keeper(&mut self) -> io::Result<Option<keeper::Setup>> {
-        let made = socket::control_pair().and_then(|ends| {
+        let made = sys::control_pair().and_then(|ends| {
             let commitment = Commitment::new()?;
             let along = commitment.share()?;
-            let slot = self.classes.claim().ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))?;
+            let slot = self.classes.claim().ok_or_else(|| io::Error::from_raw_os_error(sys::EAGAIN))?;
             Ok((ends, commitment, along, slot, sys::fork()?))
         });
         match made {
@@ -193,9 +168,8 @@ impl Helper {
                 let lifeline = self.lifeline.take();
                 let subreaper = sys::become_keeper(false) && self.subreaper;
                 return Ok(Some(keeper::Setup {
-                    control,
+                    control: keeper::control(control, self.host),
                     commitment,
-                    host: self.host,
                     lifeline,
                     slot,
                     subreaper,
@@ -205,7 +179,7 @@ impl Helper {
                 }));
             }
             Err(error) => {
-                self.send(&FromHelper::NoKeeper(error.raw_os_error().unwrap_or(libc::EAGAIN)), Vec::new());
+                self.send(&FromHelper::NoKeeper(error.raw_os_error().unwrap_or(sys::EAGAIN)), Vec::new());
             }
         }
         Ok(None)
@@ -214,9 +188,7 @@ impl Helper {
     fn send(&mut self, message: &FromHelper, descriptors: Vec<OwnedFd>) {
         let mut bytes = Vec::new();
         message.put(&mut bytes);
-        self.outbox.push(bytes, descriptors);
-        // A failed write is no conclusion; the end of the socket will be read.
-        let _ = self.outbox.flush(self.control.as_fd());
+        self.control.send(bytes, descriptors);
     }
 
     /// When something is due without a frame or a SIGCHLD.
@@ -229,7 +201,7 @@ impl Helper {
         while let Some(pid) = sys::take_any_stop() {
             let Some(keeper) = self.keepers.get_mut(&pid) else { continue };
             keeper.wakings += 1;
-            let signal = if keeper.wakings > WAKINGS { libc::SIGKILL } else { libc::SIGCONT };
+            let signal = if keeper.wakings > WAKINGS { sys::SIGKILL } else { sys::SIGCONT };
             sys::kill_child(pid, signal);
         }
     }
@@ -320,7 +292,7 @@ impl Helper {
         }
         let unknown: BTreeSet<Pid> = unknown.into_iter().chain(std::mem::take(&mut self.stuck)).collect();
         for pid in unknown.into_iter().filter(|pid| !self.keepers.contains_key(pid)) {
-            match sys::kill_child(pid, libc::SIGKILL) {
+            match sys::kill_child(pid, sys::SIGKILL) {
                 Kill::Sent | Kill::Denied => {
                     self.stuck.insert(pid);
                 }

@@ -139,7 +139,7 @@ fn stand(options: &Options) -> Result<Stand, Refusal> {
         None => None,
         Some(number) => Some(sys::inherited_stream(number).map_err(|error| {
             // One that is not there is a wrong command line.
-            let status = if error.raw_os_error() == Some(libc::EBADF) { USAGE } else { TOPOLOGY };
+            let status = if error.raw_os_error() == Some(sys::EBADF) { USAGE } else { TOPOLOGY };
             Refusal {
                 status,
                 problem: format!("the control descriptor {number} is no open pipe or socket: {error}"),

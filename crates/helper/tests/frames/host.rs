@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use holdfast_core::channel::commitment::Commitment;
-use holdfast_core::channel::socket::{self, Received};
+use holdfast_core::sys;
 use holdfast_wire::{
     Background, Decoder, EndFacts, Frame, FromHelper, FromKeeper, NO_DESCRIPTOR, Spec, ToHelper, ToKeeper,
 };
@@ -91,7 +91,7 @@ fn start_below(command: &[&str], control: OwnedFd) -> Child {
 
 impl Helper {
     pub fn start() -> Helper {
-        Helper::start_on(socket::control_pair().unwrap())
+        Helper::start_on(sys::control_pair().unwrap())
     }
 
     pub fn start_on((ours, theirs): (OwnedFd, OwnedFd)) -> Helper {
@@ -100,7 +100,7 @@ impl Helper {
 
     /// By a command that executes the helper, or waits for it.
     pub fn start_below(command: &[&str]) -> Helper {
-        let (ours, theirs) = socket::control_pair().unwrap();
+        let (ours, theirs) = sys::control_pair().unwrap();
         Helper::of(start_below(command, theirs), ours)
     }
 
@@ -110,7 +110,7 @@ impl Helper {
     }
 
     pub fn say(&self, bytes: &[u8]) {
-        let sent = socket::send(self.control.as_ref().unwrap().as_fd(), bytes, &[]).unwrap();
+        let sent = sys::send(self.control.as_ref().unwrap().as_fd(), bytes, &[]).unwrap();
         assert_eq!(sent, bytes.len());
     }
 
@@ -180,7 +180,7 @@ impl Keeper {
     /// Sends bytes as they are, and descriptors with the first of them.
     pub fn say(&self, bytes: &[u8], along: &[&OwnedFd]) {
         let along: Vec<_> = along.iter().map(AsFd::as_fd).collect();
-        let sent = socket::send(self.socket.as_ref().unwrap().as_fd(), bytes, &along).unwrap();
+        let sent = sys::send(self.socket.as_ref().unwrap().as_fd(), bytes, &along).unwrap();
         assert_eq!(sent, bytes.len());
     }
 
@@ -200,7 +200,7 @@ impl Keeper {
             let timeout = Timespec::try_from(PATIENCE).unwrap();
             let mut room = [PollFd::new(socket, PollFlags::OUT)];
             assert_eq!(rustix::event::poll(&mut room, Some(&timeout)), Ok(1), "the keeper reads no more");
-            match socket::send(socket.as_fd(), bytes, &[]) {
+            match sys::send(socket.as_fd(), bytes, &[]) {
                 Ok(sent) => bytes = &bytes[sent..],
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }
@@ -244,11 +244,11 @@ fn next_frame(socket: &OwnedFd, inbox: &mut Decoder, descriptors: &mut Vec<Owned
         let left = deadline.saturating_duration_since(Instant::now());
         assert!(readable(socket.as_fd(), left), "no message within {PATIENCE:?}");
         let mut bytes = [0; 4096];
-        match socket::receive(socket.as_fd(), &mut bytes, descriptors) {
-            Received::Bytes(count) => inbox.feed(&bytes[..count]),
-            Received::Nothing => (),
-            Received::End => return None,
-            _ => panic!("descriptors were cut off"),
+        match sys::receive(socket.as_fd(), &mut bytes, descriptors) {
+            Ok(message) if message.truncated => panic!("descriptors were cut off"),
+            Ok(message) if message.count > 0 => inbox.feed(&bytes[..message.count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
+            Ok(_) | Err(_) => return None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common::{Ground, children_of, until};
 use crate::host::{Helper, Keeper, frame};
 use holdfast_core::channel::commitment::Told;
-use holdfast_core::channel::socket;
+use holdfast_core::sys;
 use holdfast_wire::{
     By, Exit, FromHelper, FromKeeper, MAX_MESSAGE, MAX_SPEC, Outcome, Reason, Step, ToHelper, ToKeeper,
 };
@@ -288,7 +288,7 @@ fn a_host_outside_of_the_helpers_namespaces_starts_commands() {
 /// Nothing says who sent what came before the receiver asked for that.
 #[test]
 fn bytes_without_a_sender_start_nothing() {
-    let helper = Helper::start_on(socket::pair().unwrap());
+    let helper = Helper::start_on(sys::socket_pair().unwrap());
     let mut bytes = Vec::new();
     ToHelper::Want(1).put(&mut bytes);
     helper.say(&bytes);
@@ -391,11 +391,11 @@ fn a_kept_pipe_that_is_never_empty_keeps_the_keeper_from_nothing() {
     let (helper, mut keeper) = Helper::with_keeper();
     keeper.say(&ground.spec(LONG), &[&ground.directory()]);
     until("the command runs", || ground.marked().len() == 3);
+    assert_eq!(keeper.next(), Some(FromKeeper::Started));
     let mut bytes = Vec::new();
     ToKeeper::put_hand_over(&mut bytes, 2);
     let endless = || std::fs::File::open("/dev/zero").unwrap().into();
     keeper.say(&bytes, &[&endless(), &endless()]);
-    assert_eq!(keeper.next(), Some(FromKeeper::Started));
     assert!(matches!(keeper.next(), Some(FromKeeper::Taken(_))));
     let mut bytes = Vec::new();
     ToKeeper::put_end(&mut bytes, 9, 0);

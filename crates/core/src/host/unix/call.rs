@@ -13,15 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{By, Decoder, EndFacts, FromKeeper, Mechanism, Outcome, Reason, Step, ToKeeper, Usage};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use holdfast_wire::{By, EndFacts, FromKeeper, Mechanism, Outcome, Reason, Step, ToKeeper, Usage};
 
 use super::super::event::{Event, Observer};
 use super::super::lock::lock;
 use super::plain::Plain;
 use super::pool::{KeeperEnd, KeeperId, Pool, Refusal};
-use crate::channel::socket::{self, Outbox, Received};
 use crate::ends::ladder::BUDGET;
+use crate::sys::{self, Wait};
 
 /// Without any word: the host shuts its side, so that the keeper can start nothing any more.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -39,7 +38,6 @@ pub struct Call {
     plain: Option<Plain>,
     best_effort: bool,
     changed_socket: bool,
-    outbox: Outbox<Arc<OwnedFd>>,
     /// Said before the keeper has committed itself: to be said again to the next one.
     said: Vec<u8>,
     began: Instant,
@@ -70,7 +68,6 @@ impl Call {
             plain: None,
             best_effort,
             changed_socket: false,
-            outbox: Outbox::default(),
             said: Vec::new(),
             began: Instant::now(),
             shut: None,
@@ -96,8 +93,8 @@ impl Call {
     /// The keeper's socket, and whether the reactor knows it from an earlier call.
     pub fn socket(&self) -> (Option<Arc<OwnedFd>>, bool) {
         match &self.keeper {
-            Some(keeper) => (Some(Arc::clone(&keeper.socket)), keeper.watched),
-            None => (self.plain.as_ref().and_then(|plain| plain.pidfd.clone()), false),
+            Some(keeper) => (Some(Arc::clone(keeper.connection.socket())), keeper.watched),
+            None => (self.plain.as_ref().and_then(|plain| plain.end.clone()), false),
         }
     }
 
@@ -111,7 +108,7 @@ impl Call {
     }
 
     pub fn has_output(&self) -> bool {
-        !self.outbox.is_empty()
+        self.keeper.as_ref().is_some_and(|keeper| keeper.connection.has_output())
     }
 
     /// Something to tell that no descriptor will announce.
@@ -171,11 +168,11 @@ impl Call {
             self.attempts += 1;
             // An idle keeper that died cannot have started anything: as many tries as there may be of those.
             for _ in 0..=32 {
-                let keeper = match pool.acquire(&self.helper) {
+                let mut keeper = match pool.acquire(&self.helper) {
                     Ok(keeper) => keeper,
                     Err(refusal) => return self.go_without(refusal),
                 };
-                match self.send_to(&keeper) {
+                match self.send_to(&mut keeper) {
                     Ok(()) => {
                         self.keeper = Some(keeper);
                         self.changed_socket = self.attempts > 1;
@@ -186,14 +183,14 @@ impl Call {
                         pool.discard(&keeper);
                         last = format!("handing the call to a keeper: {error}");
                         // Too many descriptors on their way is not the keeper's fault, and another one does not help.
-                        if error.raw_os_error() == Some(libc::ETOOMANYREFS) {
-                            return self.refuse(false, libc::ETOOMANYREFS, last);
+                        if error.raw_os_error() == Some(sys::ETOOMANYREFS) {
+                            return self.refuse(false, sys::ETOOMANYREFS, last);
                         }
                     }
                 }
             }
         }
-        self.refuse(false, libc::EPIPE, last);
+        self.refuse(false, sys::EPIPE, last);
     }
 
     /// No helper is to be had: a plain child where the caller allows that, else the refusal.
@@ -201,13 +198,7 @@ impl Call {
         if !self.best_effort {
             return self.refuse_for(refusal);
         }
-        let mut decoder = Decoder::default();
-        decoder.feed(&self.spec);
-        let Ok(Some(Ok(ToKeeper::Spec(spec)))) =
-            decoder.next_frame().map(|frame| frame.map(ToKeeper::decode))
-        else {
-            return self.refuse_for(refusal);
-        };
+        let Some(spec) = ToKeeper::spec_in(&self.spec) else { return self.refuse_for(refusal) };
         match Plain::start(&spec, &self.descriptors) {
             Ok(plain) => {
                 self.pid = Some(plain.pid.raw());
@@ -221,13 +212,13 @@ impl Call {
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(0);
                 if error.kind() == io::ErrorKind::Unsupported {
-                    return self.fail_here(Step::Stdio, libc::ENOTSUP);
+                    return self.fail_here(Step::Stdio, sys::ENOTSUP);
                 }
                 // std does not say which step failed.
                 let there =
                     spec.cwd().is_empty() || Path::new(OsStr::from_bytes(spec.cwd().to_bytes())).is_dir();
                 let step = match errno {
-                    libc::E2BIG => Step::Arguments,
+                    sys::E2BIG => Step::Arguments,
                     _ if there => Step::Program,
                     _ => Step::Cwd,
                 };
@@ -236,15 +227,11 @@ impl Call {
         }
     }
 
-    fn send_to(&mut self, keeper: &KeeperEnd) -> io::Result<()> {
+    fn send_to(&self, keeper: &mut KeeperEnd) -> io::Result<()> {
         let along: Vec<_> = self.descriptors.iter().map(AsFd::as_fd).collect();
-        let sent = socket::send(keeper.socket.as_fd(), &self.spec, &along)?;
-        if sent < self.spec.len() {
-            self.outbox.push(self.spec[sent..].to_vec(), Vec::new());
-        }
+        keeper.connection.send_first(&self.spec, &along)?;
         if !self.said.is_empty() {
-            self.outbox.push(self.said.clone(), Vec::new());
-            let _ = self.outbox.flush(keeper.socket.as_fd());
+            keeper.connection.send(self.said.clone(), Vec::new());
         }
         Ok(())
     }
@@ -256,26 +243,23 @@ impl Call {
 
     /// Queues a message. False when the call has ended or its keeper is gone.
     pub fn post(&mut self, bytes: Vec<u8>, descriptors: Vec<Arc<OwnedFd>>) -> bool {
-        let Some(keeper) = self.keeper.as_ref().filter(|_| self.over.is_none() && self.lost.is_none()) else {
+        let Some(keeper) = self.keeper.as_mut().filter(|_| self.over.is_none() && self.lost.is_none()) else {
             return false;
         };
         if !self.committed {
             self.said.extend_from_slice(&bytes);
         }
-        self.outbox.push(bytes, descriptors);
-        // A failed write is no conclusion: what the keeper said before is still to be read.
-        let _ = self.outbox.flush(keeper.socket.as_fd());
+        keeper.connection.send(bytes, descriptors);
         true
     }
 
     /// The keeper is to start nothing after this call, which may be over without having been reported yet. Not repeated
     /// to another keeper, which may be a new helper's.
     pub fn retire_keeper(&mut self) {
-        let Some(keeper) = self.keeper.as_ref() else { return };
+        let Some(keeper) = self.keeper.as_mut() else { return };
         let mut bytes = Vec::new();
         ToKeeper::put_last(&mut bytes);
-        self.outbox.push(bytes, Vec::new());
-        let _ = self.outbox.flush(keeper.socket.as_fd());
+        keeper.connection.send(bytes, Vec::new());
     }
 
     /// The keeper's helper and number among its children.
@@ -295,13 +279,10 @@ impl Call {
                 return;
             }
             let Some(keeper) = &self.keeper else { return };
-            let flags = if self.has_output() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            let mut sources =
-                [PollFd::new(&keeper.commitment, PollFlags::IN), PollFd::new(&keeper.socket, flags)];
-            let timeout = Timespec::try_from(left).ok();
-            if !matches!(rustix::event::poll(&mut sources, timeout.as_ref()), Ok(1..))
-                || sources[1].revents().is_empty()
-            {
+            let mut wait = Wait::new();
+            wait.readable(&keeper.commitment);
+            let control = keeper.connection.watch(&mut wait);
+            if !wait.until(Some(deadline)).has(control) {
                 continue;
             }
             // The start may have failed, or the keeper may be gone.
@@ -339,12 +320,12 @@ impl Call {
         match self.shut {
             None if self.began.elapsed() >= SILENCE => {
                 if let Some(keeper) = &self.keeper {
-                    let _ = rustix::net::shutdown(&keeper.socket, rustix::net::Shutdown::Write);
+                    let _ = sys::end_writing(keeper.connection.socket());
                 }
                 self.shut = Some(Instant::now());
             }
             Some(shut) if shut.elapsed() >= PATIENCE => {
-                self.refuse(true, libc::ETIMEDOUT, "the keeper gives no answer".to_owned());
+                self.refuse(true, sys::ETIMEDOUT, "the keeper gives no answer".to_owned());
             }
             _ => (),
         }
@@ -353,31 +334,20 @@ impl Call {
     fn read(&mut self, pool: &Mutex<Pool>) {
         while self.over.is_none() && self.lost.is_none() {
             let Some(keeper) = &mut self.keeper else { return };
-            let _ = self.outbox.flush(keeper.socket.as_fd());
-            let mut bytes = [0; 4096];
-            let mut ended = false;
-            match socket::receive(keeper.socket.as_fd(), &mut bytes, &mut Vec::new()) {
-                Received::Bytes(count) => keeper.inbox.feed(&bytes[..count]),
-                Received::Nothing => return,
-                Received::End | Received::Truncated(_) => ended = true,
-            }
+            keeper.connection.flush();
+            keeper.connection.receive();
             // What a keeper says after its last word is nobody's.
             while self.over.is_none()
                 && let Some(keeper) = &mut self.keeper
+                && let Some(message) = keeper.connection.next(|frame| FromKeeper::decode(&frame))
             {
-                let frame = keeper.inbox.next_frame();
-                match frame.and_then(|frame| frame.as_ref().map(FromKeeper::decode).transpose()) {
-                    Ok(Some(message)) => self.take_in(message),
-                    Ok(None) => break,
-                    Err(_) => {
-                        ended = true;
-                        break;
-                    }
-                }
+                self.take_in(message);
             }
-            if ended && self.over.is_none() {
-                self.lose(pool);
+            let has_ended = self.keeper.as_ref().is_some_and(|keeper| keeper.connection.has_ended());
+            if self.over.is_some() || !has_ended {
+                return;
             }
+            self.lose(pool);
         }
     }
 
@@ -406,7 +376,7 @@ impl Call {
             FromKeeper::Stopped => (),
             FromKeeper::Ended(facts) => {
                 self.look_at_commitment();
-                self.reusable = facts.outcome != Outcome::Survivors && self.outbox.is_empty();
+                self.reusable = facts.outcome != Outcome::Survivors && !self.has_output();
                 self.finish(facts);
             }
         }
@@ -432,14 +402,13 @@ impl Call {
             if let Some(keeper) = self.keeper.take() {
                 lock(pool).discard(&keeper);
             }
-            self.outbox = Outbox::default();
             self.shut = None;
             return self.send(&mut lock(pool));
         }
         self.lost = Some(Instant::now());
         if !self.started && !self.exited {
             let tried = "the keeper was lost while it started the command".to_owned();
-            self.events.push_back(Event::Refused { unclear: true, errno: libc::EPIPE, tried });
+            self.events.push_back(Event::Refused { unclear: true, errno: sys::EPIPE, tried });
         } else if !self.exited {
             self.events.push_back(Event::Exited(None, Usage::default()));
         }

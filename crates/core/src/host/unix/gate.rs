@@ -5,17 +5,15 @@
 //! before that: the pipe ends, and the new process exits without ever having executed the program.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{Decoder, Spec, Step, ToKeeper};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use holdfast_wire::{Spec, Step, ToKeeper};
 
-use crate::ends::group::await_one;
 use crate::roles::guard::{GuardOptions, start_guard};
 use crate::sys::stops::stop;
 use crate::sys::{
-    self, Failure, Gate, Grouping, Handle, Look, MOST_PLACES, PASSED, Pid, Plan, Standing, Surroundings,
+    self, Failure, Gate, Grouping, Handle, Look, PASSED, Pid, Plan, Standing, Surroundings, Wait,
 };
 
 /// For the guard's first line.
@@ -60,16 +58,13 @@ pub fn start_behind_guard(
     let not_started = |error: io::Error| NotRun::NotStarted { step: Step::Helper, error };
     let mut bytes = Vec::new();
     ToKeeper::put_spec(&mut bytes, spec).map_err(|unfit| NotRun::from(Failure::from(unfit)))?;
-    let mut decoder = Decoder::default();
-    decoder.feed(&bytes);
-    let frame = decoder.next_frame().ok().flatten();
-    let Some(Ok(ToKeeper::Spec(spec))) = frame.map(ToKeeper::decode) else {
+    let Some(spec) = ToKeeper::spec_in(&bytes) else {
         return Err(not_started(io::ErrorKind::InvalidInput.into()));
     };
-    let (read, write) = gate().map_err(not_started)?;
+    let (read, write) = sys::gate().map_err(not_started)?;
     let surroundings = Surroundings {
         grouping: Grouping::Own,
-        gate: Some(Gate { read: read.as_raw_fd(), write: write.as_raw_fd() }),
+        gate: Some(Gate { read: read.as_fd(), write: write.as_fd() }),
         ..Surroundings::default()
     };
     let mut plan = Box::new(Plan::new(spec, descriptors, &surroundings).map_err(not_started)?);
@@ -81,7 +76,7 @@ pub fn start_behind_guard(
     let opened = handle.and_then(|handle| {
         let opened = open_behind_guard(pid, &handle, &write, options);
         if opened.is_err() {
-            let _ = handle.signal(libc::SIGKILL);
+            let _ = handle.signal(sys::SIGKILL);
         }
         opened.map(|gated| (gated, handle))
     });
@@ -112,13 +107,6 @@ impl From<Failure> for NotRun {
     }
 }
 
-/// Out of the way of the command's places.
-fn gate() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let aside = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, MOST_PLACES as i32);
-    Ok((aside(&read)?, aside(&write)?))
-}
-
 fn open_behind_guard(
     pid: Pid,
     handle: &Handle,
@@ -145,13 +133,13 @@ fn open_behind_guard(
         drop(control);
         // Our unreaped child: it may hang, or be no guard.
         if let Ok(guard) = Handle::open(guard) {
-            let _ = guard.signal(libc::SIGKILL);
+            let _ = guard.signal(sys::SIGKILL);
         }
         settle(guard);
         return Err(NotRun::NoGuard(error));
     }
     // Whether the new process is there to read it, its status says.
-    let _ = rustix::io::write(gate, &[1]);
+    let _ = sys::write(gate, &[1]);
     stop("gate-open");
     Ok(Gated { pid, guard, control })
 }
@@ -162,19 +150,17 @@ fn await_ready(control: &OwnedFd) -> io::Result<()> {
     let deadline = Instant::now() + READY;
     let mut line = Vec::new();
     while !line.ends_with(b"\n") && line.len() < LONGEST {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).ok();
-        match rustix::event::poll(&mut [PollFd::new(control, PollFlags::IN)], timeout.as_ref()) {
-            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-            Err(rustix::io::Errno::INTR) => continue,
-            Ok(_) | Err(_) => (),
+        let mut wait = Wait::new();
+        wait.readable(control);
+        if !wait.until(Some(deadline)).has_any() {
+            return Err(io::ErrorKind::TimedOut.into());
         }
         let mut byte = [0];
-        match rustix::io::read(control, &mut byte) {
+        match sys::read(control, &mut byte) {
             Ok(1) => line.push(byte[0]),
             Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => (),
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
+            Err(error) => return Err(error),
         }
     }
     if line.starts_with(b"ready ") {
@@ -189,11 +175,10 @@ fn said(status: &OwnedFd) -> (Vec<u8>, bool) {
     let mut said = Vec::new();
     let mut bytes = [0; 16];
     loop {
-        match rustix::io::read(status, &mut bytes) {
+        match sys::read(status, &mut bytes) {
             Ok(0) => return (said, true),
             Ok(count) => said.extend_from_slice(&bytes[..count]),
-            Err(rustix::io::Errno::INTR) => (),
-            Err(error) => return (said, error != rustix::io::Errno::AGAIN),
+            Err(error) => return (said, error.kind() != io::ErrorKind::WouldBlock),
         }
     }
 }
@@ -216,11 +201,13 @@ fn outcome(status: &OwnedFd, new: &Handle) -> Option<Failure> {
         }
         if is_over || has_ended || Instant::now() >= deadline {
             // Past the gate and without a failure; or it died at its gate.
-            let died = Failure { step: Step::Helper, errno: libc::ESRCH };
+            let died = Failure { step: Step::Helper, errno: sys::ESRCH };
             return (!heard.starts_with(&PASSED)).then_some(died);
         }
-        let descriptors: Vec<_> = [status.as_fd()].into_iter().chain(new.pidfd()).collect();
-        await_one(&descriptors, Some(deadline));
+        let mut wait = Wait::new();
+        wait.readable(status);
+        wait.exit(new);
+        wait.until(Some(deadline));
     }
 }
 

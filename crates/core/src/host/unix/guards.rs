@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::OFlags;
-
 use super::super::lock::lock;
 use super::super::reactor::{EnvId, Reactor};
 use super::pool::{Pool, is_descriptor_limit};
@@ -69,7 +67,7 @@ impl Leader {
     /// The number is looked at between two looks at the child through its descriptor, and so it is the child's.
     fn of(env: EnvId, pid: Pid) -> Result<Leader, Unguarded> {
         let handle = Handle::open(pid).map_err(|error| match error.raw_os_error() {
-            Some(libc::ESRCH) => Unguarded::NotAChild,
+            Some(sys::ESRCH) => Unguarded::NotAChild,
             _ => Unguarded::Helper(error),
         })?;
         let group = sys::group_of(pid);
@@ -139,7 +137,7 @@ impl Guards {
 
     /// Somebody may have stopped it, and something is to be said to it.
     pub fn wake(&self, guard: u32) {
-        lock(&self.pool).signal_child(guard.into(), libc::SIGCONT);
+        lock(&self.pool).signal_child(guard.into(), sys::SIGCONT);
     }
 
     /// It has said its last word. False: it has not ended yet, and nobody will be told when it does, for want of pidfds.
@@ -192,7 +190,7 @@ impl Guards {
             false => start(Standing::Session),
         }?;
         let guard = lock(&self.pool).watch_exit(pid);
-        rustix::fs::fcntl_setfl(&control, OFlags::NONBLOCK)?;
+        sys::set_nonblocking(&control)?;
         Ok((guard as u32, self.reactor.add(env, Some(Arc::new(control)))))
     }
 }

@@ -26,8 +26,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// See the module.
 pub struct Plain {
     pub pid: Pid,
-    /// Readable when it has ended; without pidfds it is looked at.
-    pub pidfd: Option<Arc<OwnedFd>>,
+    /// Readable when it has ended; where there is none it is looked at.
+    pub end: Option<Arc<OwnedFd>>,
     group: Group,
     background: Background,
     kill_signal: i32,
@@ -81,14 +81,14 @@ impl Plain {
         command.stdin(stdio(0)?).stdout(stdio(1)?).stderr(stdio(2)?).process_group(0);
         let child = command.spawn().or_else(|error| match error.raw_os_error() {
             // See start_helper().
-            Some(libc::EPERM) => sys::by_fork(&mut command).spawn(),
+            Some(sys::EPERM) => sys::by_fork(&mut command).spawn(),
             _ => Err(error),
         })?;
         let pid = Pid::new(child.id() as i32).ok_or(io::ErrorKind::InvalidData)?;
         let millis = Duration::from_millis;
         Ok(Plain {
             pid,
-            pidfd: sys::pidfd_of_child(pid).map(Arc::new),
+            end: sys::end_of_child(pid).map(Arc::new),
             group: Group::new(pid, pid),
             background: spec.background,
             kill_signal: spec.kill_signal,
@@ -101,7 +101,7 @@ impl Plain {
 
     /// When something is due.
     pub fn next_time(&self) -> Option<Instant> {
-        let look = self.pidfd.is_none().then(|| Instant::now() + LOOK_AGAIN);
+        let look = self.end.is_none().then(|| Instant::now() + LOOK_AGAIN);
         look.into_iter().chain(self.kill_at.or(self.deadline)).min()
     }
 
@@ -130,7 +130,7 @@ impl Plain {
                 self.kill_at = Some(until);
                 if !grace.is_zero() {
                     self.group.signal(signal);
-                    self.group.signal(libc::SIGCONT);
+                    self.group.signal(sys::SIGCONT);
                 }
             }
         }
@@ -144,7 +144,7 @@ impl Plain {
             self.climb(Reason::Timeout, self.kill_signal, self.grace);
         }
         if self.kill_at.is_some_and(|time| time <= now) {
-            self.group.signal(libc::SIGKILL);
+            self.group.signal(sys::SIGKILL);
             self.kill_at = Some(now + AGAIN);
         }
         match sys::look(self.pid) {
@@ -153,7 +153,7 @@ impl Plain {
             Look::NotOurs => Some((None, Usage::default())),
             Look::Dead(exit) => {
                 if self.background == Background::End || self.kill_at.is_some() {
-                    self.group.signal(libc::SIGKILL);
+                    self.group.signal(sys::SIGKILL);
                 }
                 let usage = sys::reap(self.pid).map(|reaped| reaped.usage).unwrap_or_default();
                 Some((Some(exit), usage))

@@ -3,20 +3,19 @@
 //! The helper is started when the first call needs it, and again when it is gone, when the host's identity has
 //! changed, or when the user asked. A keeper of an old helper is used to the end of its call and no further.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{Decoder, EndFacts, FromHelper, Mechanism, ToHelper, VERSION};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use holdfast_wire::{EndFacts, FromHelper, Mechanism, ToHelper, VERSION};
 
 use super::super::reactor::Reactor;
 use crate::channel::commitment::Commitment;
-use crate::channel::socket::{self, Outbox, Received};
-use crate::sys::{self, Handle, Identity, Look, Pid, Standing};
+use crate::channel::connection::{Connection, Missing};
+use crate::sys::{self, Handle, Identity, Look, Pid, Standing, Wait};
 
 /// For the helper's first word, and for a keeper when none is idle.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -35,10 +34,9 @@ pub type KeeperId = (u32, i32);
 
 /// The host's end of a keeper.
 pub struct KeeperEnd {
-    pub socket: Arc<OwnedFd>,
+    pub connection: Connection<Arc<OwnedFd>, Arc<OwnedFd>>,
     pub commitment: Commitment,
     pub id: KeeperId,
-    pub inbox: Decoder,
     /// In the reactor's set since an earlier call.
     pub watched: bool,
 }
@@ -69,19 +67,14 @@ impl Refusal {
 
 /// Whether it says that no descriptor was to be had.
 pub fn is_descriptor_limit(errno: i32) -> bool {
-    errno == libc::EMFILE || errno == libc::ENFILE
+    errno == sys::EMFILE || errno == sys::ENFILE
 }
 
 struct Helper {
-    control: OwnedFd,
+    control: Connection,
     /// Among the children.
     child: u64,
     identity: Identity,
-    inbox: Decoder,
-    outbox: Outbox,
-    /// What came along with each message that descriptors travelled with, in their order; None where some were cut off
-    /// for want of a free one here. One receive brings those of one message at most (unix(7)).
-    arrivals: VecDeque<Option<Vec<OwnedFd>>>,
     greeted: bool,
     mechanism: Mechanism,
     alive: bool,
@@ -89,6 +82,14 @@ struct Helper {
     pending: usize,
     /// Why a keeper that was asked for did not come.
     refused: Option<Refusal>,
+}
+
+/// A child of ours that is waited for through its descriptor.
+struct Child {
+    pid: Pid,
+    handle: Handle,
+    /// The reactor tells of its end.
+    is_watched: bool,
 }
 
 /// See the module.
@@ -105,7 +106,7 @@ pub struct Pool {
     reports: HashMap<KeeperId, EndFacts>,
     waiting: HashMap<KeeperId, u32>,
     /// Children of ours that are waited for: helpers, the present one too, and guards.
-    children: HashMap<u64, (Pid, Handle)>,
+    children: HashMap<u64, Child>,
     last_child: u64,
     /// A keeper may still be at the end of a call that nobody here waits for.
     has_left_calls: bool,
@@ -132,7 +133,7 @@ impl Pool {
     pub fn acquire(&mut self, path: &Path) -> Result<KeeperEnd, Refusal> {
         match self.acquire_from(path) {
             // One that does not answer any more is as good as dead. (One that never did was started twice already.)
-            Err(Refusal::Helper { errno: libc::ETIMEDOUT, .. }) if self.helper.is_some() => {
+            Err(Refusal::Helper { errno: sys::ETIMEDOUT, .. }) if self.helper.is_some() => {
                 self.retire();
                 self.acquire_from(path)
             }
@@ -177,10 +178,8 @@ impl Pool {
             let want = spare - there;
             let mut bytes = Vec::new();
             ToHelper::Want(want as u32).put(&mut bytes);
-            helper.outbox.push(bytes, Vec::new());
+            helper.control.send(bytes, Vec::new());
             helper.pending += want;
-            // A failure shows as the end of the socket.
-            let _ = helper.outbox.flush(helper.control.as_fd());
         }
     }
 
@@ -191,7 +190,7 @@ impl Pool {
         let current =
             keeper.id.0 == self.generation && self.helper.as_ref().is_some_and(|helper| helper.alive);
         // The others leave when their socket closes.
-        if current && keeper.inbox.is_empty() && self.idle.len() < self.demand.clamp(FEW, MANY) {
+        if current && keeper.connection.is_empty() && self.idle.len() < self.demand.clamp(FEW, MANY) {
             self.idle.push(keeper);
         }
     }
@@ -238,7 +237,7 @@ impl Pool {
     pub fn retire(&mut self) {
         self.idle.clear();
         if let Some(helper) = self.helper.take() {
-            self.reactor.unwatch(&helper.control);
+            self.reactor.unwatch(helper.control.socket());
         }
         for number in std::mem::take(&mut self.waiting).into_values() {
             self.reactor.notify(number);
@@ -262,16 +261,13 @@ impl Pool {
         self.retire();
         if let Some(helper) = helper {
             // Somebody may have stopped it.
-            self.signal_child(helper, libc::SIGCONT);
+            self.signal_child(helper, sys::SIGCONT);
         }
         for child in children {
-            if let Some((_, handle)) = self.children.get(&child)
-                && let Some(pidfd) = handle.pidfd()
-            {
-                let left = deadline.saturating_duration_since(Instant::now());
-                let timeout = Timespec::try_from(left).ok();
-                let mut source = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
-                let _ = rustix::event::poll(&mut source, timeout.as_ref());
+            if let Some(Child { handle, is_watched: true, .. }) = self.children.get(&child) {
+                let mut wait = Wait::new();
+                wait.exit(handle);
+                wait.until(Some(deadline));
             }
             self.reap(child);
         }
@@ -309,7 +305,7 @@ impl Pool {
         let shown = path.display();
         let refusal = |error: &io::Error, what: &str| Refusal::of(error, &format!("{what} {shown}"));
         let (ours, theirs) =
-            socket::control_pair().map_err(|error| refusal(&error, "making a control socket for"))?;
+            sys::control_pair().map_err(|error| refusal(&error, "making a control socket for"))?;
         let pid = sys::start_helper(path, &["__spawn-helper"], &[(3, theirs.as_fd())], Standing::Session)
             .map_err(|error| refusal(&error, "starting the helper"))?;
         // Frees a descriptor, which the child's pidfd takes.
@@ -319,12 +315,9 @@ impl Pool {
         let key = u64::from(self.generation) << 1;
         self.reactor.watch_for_pool(key, &ours).map_err(|error| refusal(&error, "watching"))?;
         self.helper = Some(Helper {
-            control: ours,
+            control: Connection::new(ours).with_descriptors(),
             child,
             identity,
-            inbox: Decoder::default(),
-            outbox: Outbox::default(),
-            arrivals: VecDeque::new(),
             greeted: false,
             mechanism: Mechanism::None,
             alive: true,
@@ -337,7 +330,7 @@ impl Pool {
         while self.helper.as_ref().is_some_and(|helper| !helper.greeted) {
             self.await_helper(deadline).map_err(|(errno, tried)| {
                 // Our unreaped child, by its pidfd. It has no keepers yet; what does not greet is not left behind.
-                self.signal_child(child, libc::SIGKILL);
+                self.signal_child(child, sys::SIGKILL);
                 Refusal::helper(errno, format!("starting the helper {shown}: {tried}"))
             })?;
         }
@@ -356,27 +349,25 @@ impl Pool {
         if let Ok(handle) = Handle::open(pid)
             && sys::look_behind(&handle, pid) != Look::NotOurs
         {
-            if let Some(pidfd) = handle.pidfd() {
-                let _ = self.reactor.watch_for_pool(self.last_child << 1 | 1, pidfd);
-            }
-            self.children.insert(self.last_child, (pid, handle));
+            let is_watched = self.reactor.watch_exit_for_pool(self.last_child << 1 | 1, &handle);
+            self.children.insert(self.last_child, Child { pid, handle, is_watched });
         }
         self.last_child
     }
 
     /// Whether its end is told by the reactor, and it is reaped then.
     pub fn is_watched(&self, child: u64) -> bool {
-        self.children.get(&child).is_some_and(|(_, handle)| handle.pidfd().is_some())
+        self.children.get(&child).is_some_and(|child| child.is_watched)
     }
 
     /// Reaps a child of ours that has ended. Whether there is nothing more to reap.
     pub fn reap(&mut self, child: u64) -> bool {
-        let Some((pid, handle)) = self.children.get(&child) else { return true };
+        let Some(Child { pid, handle, is_watched }) = self.children.get(&child) else { return true };
         if !sys::reap_behind(handle, *pid) {
             return false;
         }
-        if let Some(pidfd) = handle.pidfd() {
-            self.reactor.unwatch(pidfd);
+        if *is_watched {
+            self.reactor.unwatch_exit(handle);
         }
         self.children.remove(&child);
         true
@@ -384,7 +375,7 @@ impl Pool {
 
     /// Our unreaped child, by its descriptor.
     pub fn signal_child(&self, child: u64, signal: i32) {
-        if let Some((_, handle)) = self.children.get(&child) {
+        if let Some(Child { handle, .. }) = self.children.get(&child) {
             let _ = handle.signal(signal);
         }
     }
@@ -392,14 +383,14 @@ impl Pool {
     /// Waits for the helper's next message. An error when it is gone, or the time is up.
     fn await_helper(&mut self, deadline: Instant) -> Result<(), (i32, &'static str)> {
         if let Some(helper) = &self.helper {
-            let mut source = [PollFd::new(&helper.control, PollFlags::IN)];
-            let mut wait = |until: Instant| {
-                let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
-                matches!(rustix::event::poll(&mut source, timeout.as_ref()), Ok(1..))
+            let wait = |until: Instant| {
+                let mut wait = Wait::new();
+                wait.readable(helper.control.socket());
+                wait.until(Some(until)).has_any()
             };
             if !wait(deadline.min(Instant::now() + STOPPED)) {
                 // Somebody may have stopped it.
-                self.signal_child(helper.child, libc::SIGCONT);
+                self.signal_child(helper.child, sys::SIGCONT);
                 wait(deadline);
             }
         }
@@ -407,10 +398,10 @@ impl Pool {
         match &self.helper {
             None => Err((0, "no helper")),
             Some(helper) if !helper.alive => {
-                Err((libc::EPIPE, "it ended without a word, or is of another version"))
+                Err((sys::EPIPE, "it ended without a word, or is of another version"))
             }
             Some(helper) if Instant::now() >= deadline && helper.refused.is_none() => {
-                Err((libc::ETIMEDOUT, "no answer within 2 seconds"))
+                Err((sys::ETIMEDOUT, "no answer within 2 seconds"))
             }
             Some(_) => Ok(()),
         }
@@ -427,50 +418,31 @@ impl Pool {
     /// Reads what the helper said.
     fn drain(&mut self) {
         let Some(helper) = &mut self.helper else { return };
-        let _ = helper.outbox.flush(helper.control.as_fd());
-        let mut bytes = [0; 4096];
-        while helper.alive {
-            let mut along = Vec::new();
-            match socket::receive(helper.control.as_fd(), &mut bytes, &mut along) {
-                Received::Bytes(count) => {
-                    helper.inbox.feed(&bytes[..count]);
-                    if !along.is_empty() {
-                        helper.arrivals.push_back(Some(along));
-                    }
-                }
-                Received::Nothing => break,
-                Received::Truncated(count) => {
-                    helper.inbox.feed(&bytes[..count]);
-                    helper.arrivals.push_back(None);
-                }
-                Received::End => helper.alive = false,
-            }
-        }
-        loop {
-            let message = helper.inbox.next_frame();
-            match message.and_then(|frame| frame.as_ref().map(FromHelper::decode).transpose()) {
-                Ok(Some(FromHelper::Hello { version, mechanism })) => {
+        helper.control.flush();
+        helper.control.receive();
+        while let Some(message) = helper.control.next(|frame| FromHelper::decode(&frame)) {
+            match message {
+                FromHelper::Hello { version, mechanism } => {
                     helper.mechanism = mechanism;
                     helper.greeted = version == VERSION.as_bytes();
                     helper.alive &= helper.greeted;
                 }
-                Ok(Some(FromHelper::Keeper(pid))) if helper.greeted => {
+                FromHelper::Keeper(pid) if helper.greeted => {
                     helper.pending = helper.pending.saturating_sub(1);
-                    match helper.arrivals.pop_front().map(|along| along.map(<[OwnedFd; 2]>::try_from)) {
-                        Some(Some(Ok([socket, commitment]))) => {
+                    match helper.control.take_descriptors(2).map(<[OwnedFd; 2]>::try_from) {
+                        Ok(Ok([socket, commitment])) => {
                             // One too many leaves when its socket closes.
                             if self.idle.len() < MANY {
                                 self.idle.push(KeeperEnd {
-                                    socket: Arc::new(socket),
+                                    connection: Connection::new(Arc::new(socket)),
                                     commitment: Commitment::from_descriptor(commitment),
                                     id: (self.generation, pid),
-                                    inbox: Decoder::default(),
                                     watched: false,
                                 });
                             }
                         }
                         // The keeper that they belonged to leaves, since its socket has ended.
-                        Some(None) => helper.refused = Some(Refusal::Descriptors(libc::EMFILE)),
+                        Err(Missing::CutOff) => helper.refused = Some(Refusal::Descriptors(sys::EMFILE)),
                         // A helper that does not speak our language is as good as gone.
                         _ => {
                             helper.alive = false;
@@ -478,13 +450,13 @@ impl Pool {
                         }
                     }
                 }
-                Ok(Some(FromHelper::NoKeeper(errno))) => {
+                FromHelper::NoKeeper(errno) => {
                     helper.pending = helper.pending.saturating_sub(1);
                     let error = io::Error::from_raw_os_error(errno);
                     let tried = format!("the helper could not fork a keeper: {error}");
                     helper.refused = Some(Refusal::helper(errno, tried));
                 }
-                Ok(Some(FromHelper::KeeperEnded { keeper, facts })) => {
+                FromHelper::KeeperEnded { keeper, facts } => {
                     let id = (self.generation, keeper);
                     // After the last word of its call nobody asks.
                     if self.busy.contains(&id) {
@@ -494,16 +466,16 @@ impl Pool {
                         self.reactor.notify(number);
                     }
                 }
-                Ok(None) => break,
                 // Likewise.
-                Ok(Some(FromHelper::Keeper(_))) | Err(_) => {
+                FromHelper::Keeper(_) => {
                     helper.alive = false;
                     break;
                 }
             }
         }
+        helper.alive &= !helper.control.has_ended();
         if !helper.alive {
-            self.reactor.unwatch(&helper.control);
+            self.reactor.unwatch(helper.control.socket());
             self.idle.clear();
             for number in std::mem::take(&mut self.waiting).into_values() {
                 self.reactor.notify(number);

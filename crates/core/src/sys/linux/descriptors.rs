@@ -2,6 +2,15 @@
 #![expect(unsafe_code, reason = "close_range, and descriptors by number, have no safe wrapper")]
 
 use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::pipe::PipeFlags;
+
+/// A pipe, close-on-exec: its end to read from, and its end to write to.
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
+}
 
 /// Every descriptor that is open now. Called before this process has opened any.
 pub fn open_descriptors() -> Vec<i32> {

@@ -6,7 +6,6 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::PidfdFlags;
 
@@ -15,6 +14,7 @@ use super::pidfd_info::info;
 use super::proc_fs::{self, Stat};
 use crate::sys::unix::child::{LOOK, Look, look, looked};
 use crate::sys::unix::group::Delivery;
+use crate::sys::unix::io::is_readable;
 use crate::sys::unix::pid::{Pid, leads_own_group};
 
 /// PIDFD_SIGNAL_PROCESS_GROUP: the group that the process leads or led (Linux 6.9).
@@ -106,12 +106,11 @@ impl Handle {
                 Err(error) => error == rustix::io::Errno::NOENT || error == rustix::io::Errno::SRCH,
             };
         }
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(rustix::event::poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&now)), Ok(1))
+        is_readable(&self.fd)
     }
 
     /// To be polled: readable when it has ended.
-    pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+    pub(super) fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         (!self.is_folder).then(|| self.fd.as_fd())
     }
 
@@ -157,8 +156,8 @@ pub fn reap_behind(handle: &Handle, pid: Pid) -> bool {
     }
 }
 
-/// A pidfd of a child that we have just started and not reaped.
-pub fn pidfd_of_child(pid: Pid) -> Option<OwnedFd> {
+/// A descriptor that is readable when a child has ended, which we have just started and not reaped.
+pub fn end_of_child(pid: Pid) -> Option<OwnedFd> {
     rustix::process::pidfd_open(pid.rustix()?, PidfdFlags::empty()).ok()
 }
 

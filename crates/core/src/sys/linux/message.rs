@@ -1,12 +1,16 @@
-//! Receiving from a Unix socket: bytes, descriptors, and the sender as the kernel knows it (unix(7)).
+//! Control sockets (unix(7)): bytes, descriptors, and the sender as the kernel knows it.
 #![expect(
     unsafe_code,
     reason = "rustix takes any sender's pid to be non-zero, and outside our pid namespace it is 0"
 )]
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, UCred,
+};
 
 use super::parent::Parent;
 
@@ -40,6 +44,42 @@ impl Sender {
     }
 }
 
+/// A connected pair, close-on-exec.
+pub fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// A pair of which the second end is for who starts processes on request: with what arrives there the kernel tells the
+/// sender, from the first byte on.
+pub fn control_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = socket_pair()?;
+    rustix::net::sockopt::set_socket_passcred(&theirs, true)?;
+    Ok((ours, theirs))
+}
+
+/// Our effective ids where they are not the real ones, which the kernel attaches by itself.
+fn effective_ids() -> Option<UCred> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let are_real = uid == rustix::process::getuid() && gid == rustix::process::getgid();
+    (!are_real).then(|| UCred { pid: rustix::process::getpid(), uid, gid })
+}
+
+/// Sends what the socket takes now, never blocks. The descriptors go with the first byte, or not at all.
+pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let mut space =
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS), ScmCredentials(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let rights = (!descriptors.is_empty()).then_some(SendAncillaryMessage::ScmRights(descriptors));
+    let ids = effective_ids().map(SendAncillaryMessage::ScmCredentials);
+    if !rights.into_iter().chain(ids).all(|message| control.push(message)) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
+    })?)
+}
+
 /// What one receive brought, besides descriptors.
 #[derive(Debug)]
 pub struct Message {
@@ -49,6 +89,11 @@ pub struct Message {
     pub truncated: bool,
     /// Where the socket asks for it (SO_PASSCRED). Bytes of two senders are never read as one message.
     pub sender: Option<Sender>,
+}
+
+impl Message {
+    /// The other end is closed.
+    pub const END: Message = Message { count: 0, truncated: false, sender: None };
 }
 
 /// recvmsg(2), without blocking. Adds to the descriptors; they are close-on-exec.

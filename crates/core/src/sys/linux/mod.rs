@@ -2,6 +2,7 @@
 
 mod child;
 mod descriptors;
+mod event_fd;
 mod family;
 mod handle;
 mod identity;
@@ -12,25 +13,29 @@ mod parent;
 mod pid_counter;
 mod pidfd_info;
 mod pin;
+mod poller;
 mod proc_fs;
 mod raw;
 mod sched;
 mod signal_fd;
 mod start;
 mod user;
+mod wait;
 mod work;
 
 pub use child::{Reaped, children_by_number, inspect, reap, reap_any};
-pub use descriptors::open_descriptors;
+pub use descriptors::{open_descriptors, pipe};
+pub use event_fd::Counter;
 pub use family::{Family, kill_family};
-pub use handle::{Handle, LedGroup, handle_of_descendant, look_behind, pidfd_of_child, reap_behind};
+pub use handle::{Handle, LedGroup, end_of_child, handle_of_descendant, look_behind, reap_behind};
 pub use identity::{Attributes, Identity, enlarge_pipe};
-pub use message::{MAX_DESCRIPTORS, Message, Sender, receive};
+pub use message::{MAX_DESCRIPTORS, Message, Sender, control_pair, receive, send, socket_pair};
 pub use mode::{become_keeper, become_mode, hide_arguments, ignore_signals, raise_default};
-pub use own::{open_own_directory, open_own_program};
-pub use parent::{Parent, pidfd_of_parent};
+pub use own::{open_directory, open_own_directory, open_own_program};
+pub use parent::{Parent, handle_of_parent};
 pub use pid_counter::Turn;
 pub use pin::{make_group, make_pin};
+pub use poller::{Occurrence, Poller};
 pub use proc_fs::{
     ChildrenFile, Listed, LiveMembers, below, descendants, few_descendants, found_members, is_alive,
     is_runnable, live_members, own_children, shown,
@@ -38,7 +43,8 @@ pub use proc_fs::{
 pub use sched::Manners;
 pub use signal_fd::{Origin, SignalInfo, SignalSource};
 pub use start::{
-    Failure, Gate, Grouping, MOST_PLACES, PASSED, Plan, Stack, Started, Surroundings, fork_gated, start,
+    Failure, Gate, Grouping, MOST_PLACES, PASSED, Plan, Stack, Started, Surroundings, fork_gated, gate, start,
 };
 pub use user::LimitedUser;
+pub use wait::{Ready, Token, Wait};
 pub use work::{Level, PipeId, PipeView, Work, handles, work_of};

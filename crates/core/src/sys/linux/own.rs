@@ -10,6 +10,11 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags};
 
+/// A directory, by a descriptor that needs no right to read it.
+pub fn open_directory(path: &str) -> io::Result<OwnedFd> {
+    open(path, OFlags::DIRECTORY)
+}
+
 /// A program. `None`: the path means the same in every process.
 pub fn open_own_program(path: &str, places: usize) -> Option<io::Result<OwnedFd>> {
     let part = part(path)?;

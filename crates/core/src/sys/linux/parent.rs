@@ -1,13 +1,14 @@
 //! Our parent, and its end.
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use rustix::process::PidfdFlags;
 
-/// A pidfd of our parent, unless it is gone or the kernel has none.
-pub fn pidfd_of_parent() -> Option<OwnedFd> {
-    Parent::watch()?.pidfd
+use super::handle::Handle;
+
+/// Our parent by a descriptor that tells of its end, unless it is gone or the kernel has none.
+pub fn handle_of_parent() -> Option<Handle> {
+    Parent::watch()?.pidfd.map(Handle::from_pidfd)
 }
 
 /// Our parent, and how its end is seen: by a pidfd, or where that is refused by a look at its number now and then. Not
@@ -34,13 +35,8 @@ impl Parent {
     }
 
     /// To be polled: readable when it is gone.
-    pub fn pidfd(&self) -> Option<&OwnedFd> {
+    pub(super) fn pidfd(&self) -> Option<&OwnedFd> {
         self.pidfd.as_ref()
-    }
-
-    /// How soon to look again where there is no pidfd.
-    pub fn look_again(&self) -> Option<Duration> {
-        self.pidfd.is_none().then_some(Duration::from_millis(200))
     }
 
     /// Whether it is gone: whoever has lost its parent has another one by then.

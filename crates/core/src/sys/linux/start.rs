@@ -74,7 +74,7 @@ pub struct Plan {
     gid: Option<u32>,
     commitment: RawFd,
     grouping: Grouping,
-    gate: Option<Gate>,
+    gate: Option<GateNumbers>,
     nohup: bool,
     parent: i32,
     status: RawFd,
@@ -106,18 +106,32 @@ pub struct Surroundings<'a> {
     /// Where it stands.
     pub grouping: Grouping,
     /// Where the new process waits before it executes the program.
-    pub gate: Option<Gate>,
+    pub gate: Option<Gate<'a>>,
     /// SIGHUP stays ignored.
     pub nohup: bool,
 }
 
 /// A pipe of the starting process: one byte opens the gate, its end makes the new process exit.
 #[derive(Debug, Clone, Copy)]
-pub struct Gate {
+pub struct Gate<'a> {
     /// Where the new process waits.
-    pub read: RawFd,
+    pub read: BorrowedFd<'a>,
     /// To be closed in the new process, so that the starting process has the only one.
-    pub write: RawFd,
+    pub write: BorrowedFd<'a>,
+}
+
+/// The pipe for one: read end and write end, out of the way of the command's places.
+pub fn gate() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let aside = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, MOST_PLACES as i32);
+    Ok((aside(&read)?, aside(&write)?))
+}
+
+/// The same by number, for the new process.
+#[derive(Clone, Copy)]
+struct GateNumbers {
+    read: RawFd,
+    write: RawFd,
 }
 
 /// In the status pipe, before anything else: the gate was passed. No step has this number.
@@ -163,7 +177,9 @@ impl Plan {
             gid: spec.gid,
             commitment: surroundings.commitment.map_or(-1, |commitment| commitment.as_raw_fd()),
             grouping: surroundings.grouping,
-            gate: surroundings.gate,
+            gate: surroundings
+                .gate
+                .map(|Gate { read, write }| GateNumbers { read: read.as_raw_fd(), write: write.as_raw_fd() }),
             nohup: surroundings.nohup,
             parent: std::process::id() as i32,
             status: -1,
@@ -388,7 +404,7 @@ impl Child<'_> {
     }
 
     /// Waits until the gate opens. Does not return when it falls shut.
-    fn wait_at(&self, gate: &Gate) -> Result<(), Errno> {
+    fn wait_at(&self, gate: &GateNumbers) -> Result<(), Errno> {
         // Handlers are the host's until exec: none may run when the mask is emptied before that.
         for signal in 1..=64 {
             let _ = raw::set_disposition(signal, libc::SIG_DFL);

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "descriptors by number have no safe wrapper")]
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -108,6 +108,12 @@ pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: a fresh descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Whether more than so many descriptors may be opened beyond the number of this one.
+pub fn are_free_beyond(fd: impl AsFd, count: u64) -> bool {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    most.is_none_or(|most| (fd.as_fd().as_raw_fd() as u64).saturating_add(count) < most)
 }
 
 /// As many open files as we may have. For a process that executes nothing.

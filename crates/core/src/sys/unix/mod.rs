@@ -4,6 +4,8 @@ pub(in crate::sys) mod child;
 mod descriptors;
 pub(in crate::sys) mod fork;
 pub(in crate::sys) mod group;
+pub(in crate::sys) mod io;
+mod names;
 pub(in crate::sys) mod pid;
 mod program;
 mod shared;
@@ -16,11 +18,15 @@ pub use child::{
     Kill, Look, await_end, continued, kill_child, look, peek_adopted, peek_any, stopped, take_any_stop,
 };
 pub use descriptors::{
-    allow_all_descriptors, await_writable, duplicate, inherited, inherited_control, inherited_stream,
-    let_go_of_stderr, let_go_of_stdio, stand_apart, write_out,
+    allow_all_descriptors, are_free_beyond, await_writable, duplicate, inherited, inherited_control,
+    inherited_stream, let_go_of_stderr, let_go_of_stdio, stand_apart, write_out,
 };
 pub use fork::{Forked, fork};
 pub use group::{Delivery, Group, TerminalGroup};
+pub use io::{
+    end_writing, is_readable, number_of, read, read_now, set_nonblocking, shut, stderr, stdin, stdout, write,
+};
+pub use names::*;
 pub use pid::{
     Pid, exists, give_group, group_of, is_in_our_session, leads_session, leave_group, leave_session,
     own_group, session_of,

@@ -1,0 +1,123 @@
+//! Waiting for many descriptors and one time, on a thread that others add to meanwhile (epoll(7), timerfd_create(2)).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+use super::handle::Handle;
+
+/// The clock's; no other key is this.
+const CLOCK: u64 = u64::MAX;
+
+/// What has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occurrence {
+    /// The time that was set has come.
+    Time,
+    /// A descriptor is ready.
+    Ready {
+        /// What it was added with.
+        key: u64,
+        /// There is something to read, or the end.
+        readable: bool,
+        /// There is room to write, or nobody who reads.
+        writable: bool,
+    },
+}
+
+/// See the module.
+pub struct Poller {
+    epoll: OwnedFd,
+    /// Set to the next time: a new one need not wake the thread.
+    clock: OwnedFd,
+}
+
+impl Poller {
+    /// Of nothing yet.
+    pub fn new() -> io::Result<Poller> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let clock =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &clock, EventData::new_u64(CLOCK), EventFlags::IN)?;
+        Ok(Poller { epoll, clock })
+    }
+
+    /// Waits until something happens, and tells of each.
+    pub fn wait(&self, mut tell: impl FnMut(Occurrence)) {
+        let mut space = [MaybeUninit::uninit(); 64];
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut space, None) else { return };
+        for event in events.iter() {
+            let (key, flags) = (event.data.u64(), event.flags);
+            if key == CLOCK {
+                let _ = rustix::io::read(&self.clock, &mut [0; 8]);
+                tell(Occurrence::Time);
+                continue;
+            }
+            let is_closed = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+            tell(Occurrence::Ready {
+                key,
+                readable: is_closed || flags.intersects(EventFlags::IN | EventFlags::RDHUP),
+                writable: is_closed || flags.contains(EventFlags::OUT),
+            });
+        }
+    }
+
+    /// Tells once when a descriptor is ready, in the place of what was asked of it before. `is_known`: it was added
+    /// before, and not removed. Whether it is known now.
+    pub fn arm(&self, fd: impl AsFd, key: u64, (readable, writable): (bool, bool), is_known: bool) -> bool {
+        let mut flags = EventFlags::ONESHOT;
+        if readable {
+            flags |= EventFlags::IN | EventFlags::RDHUP;
+        }
+        if writable {
+            flags |= EventFlags::OUT;
+        }
+        let data = EventData::new_u64(key);
+        let done = if is_known {
+            epoll::modify(&self.epoll, fd, data, flags)
+        } else {
+            epoll::add(&self.epoll, fd, data, flags)
+        };
+        done.is_ok() || is_known
+    }
+
+    /// Tells whenever something new is to be read.
+    pub fn watch(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(key), EventFlags::IN | EventFlags::ET)?)
+    }
+
+    /// Tells when a process has ended, once: a child that is traced stays ready when it has ended, and cannot be reaped
+    /// before its tracer lets go. False: nobody will tell.
+    pub fn watch_exit(&self, process: &Handle, key: u64) -> bool {
+        process.pidfd().is_some_and(|fd| self.watch(fd, key).is_ok())
+    }
+
+    /// Forgets a descriptor. Explicitly: a copy of it in another process would keep it known.
+    pub fn remove(&self, fd: impl AsFd) {
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// Forgets a process.
+    pub fn remove_exit(&self, process: &Handle) {
+        if let Some(fd) = process.pidfd() {
+            self.remove(fd);
+        }
+    }
+
+    /// Tells when this time has come, and of no other.
+    pub fn set_time(&self, time: Instant) {
+        let wait = time.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        if let Ok(it_value) = Timespec::try_from(wait) {
+            let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let setting = Itimerspec { it_interval: once, it_value };
+            let _ = timerfd_settime(&self.clock, TimerfdTimerFlags::empty(), &setting);
+        }
+    }
+}

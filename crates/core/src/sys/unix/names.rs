@@ -1,0 +1,10 @@
+//! Signals and errors by their names, for those who may not know where the numbers are from.
+
+pub use libc::{
+    E2BIG, EAGAIN, EBADF, ECHILD, EINVAL, EMFILE, ENAMETOOLONG, ENFILE, ENOBUFS, ENOENT, ENOMEM, ENOTDIR,
+    ENOTSUP, EPERM, EPIPE, ESRCH, ETIMEDOUT, ETOOMANYREFS,
+};
+pub use libc::{
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU,
+    SIGWINCH,
+};
