@@ -1,6 +1,6 @@
 // The check of imports (scripts/check-imports.mjs) finds what it is to find: a direction that is wrong, and circles.
 import test from 'ava'
-import { circles, rust, typeScript, wrongWays } from '../scripts/check-imports.mjs'
+import { circles, namesOfTheGround, rust, typeScript, wrongWays } from '../scripts/check-imports.mjs'
 
 const files = (texts) => new Map(Object.entries(texts))
 
@@ -30,6 +30,18 @@ test('a floor of the core must not use one above it, wherever that is re-exporte
     }),
   )
   t.deepEqual(wrongWays('core', graph), ['core::sys::unix imports core::ends::ladder, which is above it'])
+})
+
+test('no file above sys names the system: its libraries, or descriptors by their numbers', (t) => {
+  const sources = files({
+    'sys/unix/pid.rs': 'pub fn own() -> i32 { unsafe { libc::getpid() } }',
+    'ends/group.rs': 'fn wait(fd: RawFd) { rustix::event::poll(fd); rustix::io::read(fd); }',
+    'ends/tree.rs': '// libc::kill\nfn kill() {}\n#[cfg(test)]\nmod tests {\n    use libc::SIGKILL;\n}\n',
+  })
+  t.deepEqual(namesOfTheGround(sources), [
+    'core: ends/group.rs names RawFd, which only sys/ may',
+    'core: ends/group.rs names rustix::, which only sys/ may',
+  ])
 })
 
 test('a circle of TypeScript files is found, by whatever kind of import', (t) => {

@@ -1,4 +1,4 @@
-// Which folder may import which, in src/ and in the crate `core`, and that no module imports itself by way of others:
+// Which folder may import which, in src/ and in the crate `core`; what only the ground of that crate may name; and that no module imports itself by way of others:
 // there, and in the crate `wire`. An import of types alone counts like any other; a re-export counts for whoever uses it,
 // and tests in a Rust module not at all.
 import { readdirSync, readFileSync } from 'node:fs'
@@ -14,6 +14,10 @@ export const FLOORS = {
   core: ['host', 'roles', 'ends', 'channel', 'sys'],
   'core::sys': ['linux', 'unix'],
 }
+
+/** What only the ground of `core` may name: the system's libraries, and descriptors by their numbers. */
+const OF_THE_GROUND = /\b(?:libc|rustix)::|\b(?:RawFd|AsRawFd|FromRawFd|IntoRawFd|as_raw_fd|from_raw_fd|into_raw_fd)\b/g
+const GROUND = 'sys/'
 
 function crates() {
   const graphs = ['core', 'wire'].map((crate) => [crate, rust(read(`crates/${crate}/src`, '.rs'))])
@@ -49,6 +53,15 @@ export function wrongWays(part, graph) {
     }
   }
   return problems
+}
+
+/** What files above the ground name that is the ground's, in whatever place of a line of code. */
+export function namesOfTheGround(files) {
+  const above = [...files].filter(([file]) => !file.startsWith(GROUND))
+  return above.flatMap(([file, text]) => {
+    const names = withoutTests(text).match(OF_THE_GROUND) ?? []
+    return [...new Set(names)].map((name) => `core: ${file} names ${name}, which only ${GROUND} may`)
+  })
 }
 
 /** The part of a graph that is below one module, without its name. */
@@ -117,8 +130,13 @@ export function rust(files) {
   return graph
 }
 
+/** Nor comments. */
+function withoutTests(source) {
+  return source.replace(/^#\[cfg\(test\)\]\n(?:pub )?mod \w+ \{\n[\s\S]*?^\}/gm, '').replace(/^\s*\/\/.*$/gm, '')
+}
+
 function parse(source) {
-  const text = source.replace(/^#\[cfg\(test\)\]\n(?:pub )?mod \w+ \{\n[\s\S]*?^\}/gm, '').replace(/^\s*\/\/.*$/gm, '')
+  const text = withoutTests(source)
   const uses = []
   const body = text.replace(/(\bpub(?:\([^)]*\))? )?\buse ([\w:{}*,\s]+);/g, (_, isExport, tree) => {
     for (const path of leaves(tree.replace(/\s+as\s+(\w+)/g, '::@$1').replace(/\s+/g, ''))) {
@@ -197,6 +215,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     ...wrongWays('src', source),
     ...wrongWays('core', core),
     ...wrongWays('core::sys', below('sys', core)),
+    ...namesOfTheGround(read('crates/core/src', '.rs')),
     ...circleProblems({ src: source, core, wire }),
   ]
   for (const problem of problems) console.error(problem)

@@ -107,7 +107,7 @@ impl Asking {
             for (pid, handle) in direct.iter().rev() {
                 match handle {
                     Some(handle) => ask(handle, self.signal),
-                    None => drop([self.signal, libc::SIGCONT].map(|signal| sys::kill_child(*pid, signal))),
+                    None => drop([self.signal, sys::SIGCONT].map(|signal| sys::kill_child(*pid, signal))),
                 }
             }
             direct = self.find(brood)?;
@@ -213,5 +213,5 @@ fn latest(grace: Duration) -> Duration {
 /// What is stopped is woken, so that it can take the signal.
 fn ask(handle: &Handle, signal: i32) {
     let _ = handle.signal(signal);
-    let _ = handle.signal(libc::SIGCONT);
+    let _ = handle.signal(sys::SIGCONT);
 }

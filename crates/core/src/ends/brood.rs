@@ -170,13 +170,13 @@ impl Brood {
     ///
     /// SIGKILL is kept from set-uid programs outside the group: the killing that follows asks them first.
     pub fn signal_all(&mut self, group: Option<&Group>, signal: i32) {
-        let user = if signal == libc::SIGKILL { LimitedUser::now() } else { None };
+        let user = if signal == sys::SIGKILL { LimitedUser::now() } else { None };
         self.signal_others(group, signal, |pid| user.as_ref().is_some_and(|user| user.shares(pid, None)));
     }
 
     /// The same, but what has received the signal already is only woken.
     pub fn signal_others(&mut self, group: Option<&Group>, signal: i32, has_it: impl Fn(Pid) -> bool) {
-        let signals = [signal, libc::SIGCONT];
+        let signals = [signal, sys::SIGCONT];
         let signals_for = |pid: Pid| if has_it(pid) { &signals[1..] } else { &signals[..] };
         let children = self.live(false);
         let in_group = |pid: Pid| group.is_some_and(|group| group.has(pid));
@@ -511,7 +511,7 @@ impl Killing {
         for (&pid, handle) in &held {
             // A zombie accepts it for ever.
             is_accepted |=
-                self.spares(pid, handle) || !handle.has_ended() && handle.signal(libc::SIGKILL).is_ok();
+                self.spares(pid, handle) || !handle.has_ended() && handle.signal(sys::SIGKILL).is_ok();
         }
         let now = Instant::now();
         if is_accepted {
@@ -595,7 +595,7 @@ impl Killing {
                 listed += 1;
                 continue;
             }
-            match sys::kill_child(pid, libc::SIGKILL) {
+            match sys::kill_child(pid, sys::SIGKILL) {
                 Kill::Sent => {
                     self.awaited.push_back(pid);
                     if self.hit.insert(pid) {
@@ -668,7 +668,7 @@ impl Killing {
     fn kill_held(&mut self, held: impl IntoIterator<Item = (Pid, Handle)>) -> usize {
         let mut new = 0;
         for (pid, handle) in held {
-            if !self.spares(pid, &handle) && handle.signal(libc::SIGKILL).is_ok() && self.hit.insert(pid) {
+            if !self.spares(pid, &handle) && handle.signal(sys::SIGKILL).is_ok() && self.hit.insert(pid) {
                 new += 1;
                 self.storm = true;
             }
@@ -681,7 +681,7 @@ impl Killing {
         if let Some(group) = group
             && (!std::mem::replace(&mut self.group_has_it, true) || brood.only_group)
         {
-            group.signal(libc::SIGKILL);
+            group.signal(sys::SIGKILL);
         }
     }
 
@@ -736,7 +736,7 @@ impl Killing {
             // Its children first: once it is gone they are elsewhere.
             let children = sys::below(&[pid], false);
             let is_spared = self.spares(pid, &handle);
-            if is_spared || handle.signal(libc::SIGKILL).is_ok() {
+            if is_spared || handle.signal(sys::SIGKILL).is_ok() {
                 if !is_spared {
                     self.hit.insert(pid);
                 }

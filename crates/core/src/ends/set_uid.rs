@@ -78,10 +78,10 @@ impl SetUid {
             return false;
         }
         if self.first_signal.is_none() {
-            if handle.signal(libc::SIGTERM).is_err() {
+            if handle.signal(sys::SIGTERM).is_err() {
                 return false;
             }
-            let _ = handle.signal(libc::SIGCONT);
+            let _ = handle.signal(sys::SIGCONT);
         }
         let asked = Asked { handle, until };
         let is_spared = asked.is_waited_for();

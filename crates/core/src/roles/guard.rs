@@ -285,7 +285,7 @@ impl Guard {
                     return Some(Ladder { reason: Reason::End, signal, grace });
                 }
                 None if self.host_gone => {
-                    let (signal, grace) = (libc::SIGTERM, self.grace);
+                    let (signal, grace) = (sys::SIGTERM, self.grace);
                     return Some(Ladder { reason: Reason::HostGone, signal, grace });
                 }
                 None => (),
@@ -298,7 +298,7 @@ impl Guard {
                 if self.has_ended() {
                     return Some(Ladder {
                         reason: Reason::Exit,
-                        signal: libc::SIGKILL,
+                        signal: sys::SIGKILL,
                         grace: Duration::ZERO,
                     });
                 }
@@ -307,7 +307,7 @@ impl Guard {
                         Some(next) => look = Some(next),
                         None => {
                             let grace = Duration::from_millis(BACKGROUND_GRACE);
-                            return Some(Ladder { reason: Reason::Exit, signal: libc::SIGTERM, grace });
+                            return Some(Ladder { reason: Reason::Exit, signal: sys::SIGTERM, grace });
                         }
                     }
                 }
@@ -357,7 +357,7 @@ impl Guard {
         // Before anything is signalled: what is found from here on is lost with us.
         tell("ending\n");
         self.group.begin();
-        let asks_all = !ladder.grace.is_zero() && ladder.signal != libc::SIGKILL;
+        let asks_all = !ladder.grace.is_zero() && ladder.signal != sys::SIGKILL;
         let first_signal = asks_all.then(Instant::now);
         if asks_all {
             self.ask_to_end(ladder.signal, Instant::now() + ladder.grace);
@@ -395,7 +395,7 @@ impl Guard {
         loop {
             while let Some(word) = self.next_word() {
                 if let Word::End { signal, grace } = word {
-                    let grace = if signal == libc::SIGKILL { Duration::ZERO } else { grace };
+                    let grace = if signal == sys::SIGKILL { Duration::ZERO } else { grace };
                     until = until.min(Instant::now() + grace);
                 }
             }

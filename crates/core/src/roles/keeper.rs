@@ -68,7 +68,7 @@ pub fn control(socket: OwnedFd, host: Sender) -> Connection {
 /// Runs until the host is gone and nothing is left. Whether the host went in the middle of a call.
 pub fn keep(setup: Setup) -> io::Result<bool> {
     let mut keeper = Keeper {
-        children: SignalSource::new(&[libc::SIGCHLD])?,
+        children: SignalSource::new(&[sys::SIGCHLD])?,
         setup,
         outbox: Vec::new(),
         host_gone: false,
@@ -479,7 +479,7 @@ impl Call {
     /// under child_process, which waits for that; SIGKILL is for whatever there is.
     fn signal(&mut self, signal: i32, group: bool) {
         if let Some(starting) = &mut self.starting
-            && signal != libc::SIGKILL
+            && signal != sys::SIGKILL
         {
             starting.signals.push((signal, group));
             starting.look_at = Instant::now();
@@ -499,7 +499,7 @@ impl Call {
         let is_stopped = self.stops == 0 && !self.exited && !sys::continued(self.first);
         // In this order: a new stop makes the kernel forget that it was continued.
         if is_stopped && !self.see_stop(outbox) {
-            sys::kill_child(self.first, libc::SIGCONT);
+            sys::kill_child(self.first, sys::SIGCONT);
         }
     }
 
@@ -518,7 +518,7 @@ impl Call {
     fn heed_terminal(&mut self, signal: i32) {
         let Some(group) = self.terminal_group else { return };
         let answers = !self.exited && group.has(self.first);
-        if signal == libc::SIGHUP || !answers {
+        if signal == sys::SIGHUP || !answers {
             self.climb_from(Reason::End, First { signal, known_to: Some(group) }, self.grace);
         }
     }
@@ -622,7 +622,7 @@ impl Call {
             None => (),
             Some(Ending { stage: Stage::Grace(earlier), .. }) => {
                 self.asking.iter_mut().for_each(|asking| asking.shorten(grace));
-                *earlier = if signal == libc::SIGKILL { Instant::now() } else { until.min(*earlier) };
+                *earlier = if signal == sys::SIGKILL { Instant::now() } else { until.min(*earlier) };
                 return;
             }
             Some(_) => return,
@@ -641,9 +641,9 @@ impl Call {
         }
         let stage = if settled {
             Stage::Settled
-        } else if grace.is_zero() || signal == libc::SIGKILL {
+        } else if grace.is_zero() || signal == sys::SIGKILL {
             if self.has_starter {
-                self.brood.signal_all(self.group.as_ref(), libc::SIGKILL);
+                self.brood.signal_all(self.group.as_ref(), sys::SIGKILL);
             }
             Stage::killing()
         } else {
@@ -653,7 +653,7 @@ impl Call {
             let has_starter = self.has_starter && !self.exited;
             if has_starter && ENDS.contains(&signal) {
                 sys::kill_child(self.first, signal);
-                sys::kill_child(self.first, libc::SIGCONT);
+                sys::kill_child(self.first, sys::SIGCONT);
             } else if has_starter {
                 self.brood.signal_others(None, signal, |pid| pid == self.first);
             } else if let Some(group) = known_to {
@@ -699,7 +699,7 @@ impl Call {
                 *stage = Stage::killing();
                 if self.has_starter {
                     // The deepest first: a starter's keeper that outlives it begins a ladder of its own.
-                    brood.signal_all(self.group.as_ref(), libc::SIGKILL);
+                    brood.signal_all(self.group.as_ref(), sys::SIGKILL);
                 }
             }
         }
