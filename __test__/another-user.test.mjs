@@ -3,16 +3,15 @@
 import { spawnSync } from 'node:child_process'
 import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import test from 'ava'
 import { DROP, setUid, hostOfAnother as startHostOfAnother, USER } from './support/another-user.mjs'
-import { keeperOf, killStarted, run as runOnCommandLine } from './support/command-line.mjs'
+import { keeperOf, run as runOnCommandLine } from './support/command-line.mjs'
 import { comm, gone, helpersOf, keepersOf, marked, noneMarked, stat, statusOf, until } from './support/facts.mjs'
-import { compiled } from './support/fixtures.mjs'
+import { compiled, programOf } from './support/fixtures.mjs'
 import { HOLDFAST, startHost } from './support/host.mjs'
 import { folder, has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { mark, env } = suite(test)
-test.afterEach.always('command lines of a test that failed', killStarted)
 
 /** Fixture passes-on: what it has started lives for 20 s, or for as long as a test waits for survivors. */
 const LONG = 20_000
@@ -296,22 +295,10 @@ for (const form of ['group', 'sessions']) {
     if (!has(t, status === 0 ? '' : `no pid namespace can be made here: ${stderr.trim()}`)) return
     // The shell stays, so that it is end() that ends a storm whose parents leave.
     const script = `${program} first ${LONG} 2>&1 & read -r _; prlimit --nproc=300 ${storm} ${form}; read -r _`
-    const host = startHost(
-      `process.setgroups([]); process.setgid(${STORMY}); process.setuid(${STORMY}); process.chdir('/')
-       ${TELL}
-       const { once } = require('node:events')
-       const child = spawn('bash', ['-c', ${JSON.stringify(script)}], { stdio: ['pipe', 'pipe', 'inherit'] })
-       await once(child.stdout, 'data')
-       child.stdin.write('\\n')
-       await once(child.stdout, 'data')
-       tell(await child.end({ grace: 0 }))
-       const { readdirSync, readFileSync } = require('node:fs')
-       const names = readdirSync('/proc').filter((name) => /^\\d+$/.test(name)).map((pid) => {
-         try { return readFileSync('/proc/' + pid + '/comm', 'utf8').trim() } catch { return '' }
-       })
-       report(names.filter((name) => name === 'storm' || name === 'passes-on'))`,
-      { command: [...NAMESPACE, 'sh', '-c', '"$0" "$@"; exit $?', process.execPath], env },
-    )
+    const host = startHost(TELL + programOf('another-user/end-storm', { user: STORMY, script }), {
+      command: [...NAMESPACE, 'sh', '-c', '"$0" "$@"; exit $?', process.execPath],
+      env,
+    })
     t.teardown(() => host.kill())
     const told = await host.next()
     t.log(`${told.proofTime.toFixed(0)} ms to the proof`)
@@ -422,21 +409,7 @@ test('sudo: in the background of a command that exits, in its group and in a ses
   ]
   const { status, stderr } = spawnSync(works[0], works.slice(1), { encoding: 'utf8' })
   if (!has(t, status === 0 ? '' : `sudo does not work here: ${stderr.trim()}`)) return
-  const host = startHost(
-    `${DROP}${TELL}
-     const { once } = require('node:events')
-     const up = 'sudo -n sh -c "echo up >&2; exec sleep 20"'
-     for (const before of ['', 'setsid ']) {
-       const child = spawn('bash', ['-c', '{ ' + before + up + ' 2>&1 & } | { read -r up; exit 7; }'], {
-         stdio: 'ignore', backgroundGrace: 0,
-       })
-       tell(await child.ended)
-       const other = spawn('bash', ['-c', before + up + ' & wait'], { stdio: ['ignore', 'ignore', 'pipe'] })
-       await once(other.stderr, 'data')
-       tell(await other.end({ grace: 0 }))
-     }`,
-    { command, env },
-  )
+  const host = startHost(`${DROP}${TELL}${programOf('another-user/sudo')}`, { command, env })
   t.teardown(() => host.kill())
   for (const reason of ['exit', 'end', 'exit', 'end']) {
     const told = await host.next()

@@ -1,15 +1,16 @@
+// What a command leaves in the background: ended with it, or kept until end() or the death of the host.
 import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
 import { endAll, notices, run, running, spawn } from '../dist/index.js'
 import { comm, gone, isAlive, marked, newMark, noneMarked, stat, until } from './support/facts.mjs'
 import { TIDIES } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { folder, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { mark, env } = suite(test)
 const SERVER = fileURLToPath(new URL('./fixtures/server.mjs', import.meta.url))
@@ -37,7 +38,7 @@ async function isFree(port) {
   await once(server, 'close')
 }
 
-test('C40 a kept server answers after run() returned, is listed, and is gone after end()', async (t) => {
+test('a kept server answers after run() returned, is listed, and is gone after end() (C40)', async (t) => {
   const file = join(folder(t), 'port')
   const [program, args] = serverCommand(file)
   const result = await run(program, args, { env, background: 'keep' })
@@ -64,7 +65,7 @@ test('C40 a kept server answers after run() returned, is listed, and is gone aft
   t.is(await result.kept.end(), report)
 })
 
-test('C40 the same with spawn(): close comes at once, ended with the end', async (t) => {
+test('the same with spawn(): close comes at once, ended with the end (C40)', async (t) => {
   const file = join(folder(t), 'port')
   const child = spawn(...serverCommand(file), { env, background: 'keep' })
   const events = []
@@ -85,7 +86,7 @@ test('C40 the same with spawn(): close comes at once, ended with the end', async
   await closed
 })
 
-test('C40 endAll() ends what was kept', async (t) => {
+test('endAll() ends what was kept (C40)', async (t) => {
   const at = folder(t)
   const files = [join(at, 'a'), join(at, 'b')]
   await Promise.all(files.map((file) => run(...serverCommand(file), { env, background: 'keep' })))
@@ -98,7 +99,7 @@ test('C40 endAll() ends what was kept', async (t) => {
   t.deepEqual(pids.filter(isAlive), [])
 })
 
-test('C40 a kept server that moved to a session of its own is ended all the same', async (t) => {
+test('a kept server that moved to a session of its own is ended all the same (C40)', async (t) => {
   const file = join(folder(t), 'port')
   const moved = 'setsid sh -c \'"$0" "$1" "$2" & exit\' "$0" "$1" "$2" & echo started'
   const { kept } = await run('sh', ['-c', moved, process.execPath, SERVER, file], { env, background: 'keep' })
@@ -113,7 +114,7 @@ for (const [how, signal] of [
   ['SIGKILL of the host', 'SIGKILL'],
   ['SIGTERM of the host', 'SIGTERM'],
 ]) {
-  test(`C40 a kept server is gone after ${how}`, async (t) => {
+  test(`a kept server is gone after ${how} (C40)`, async (t) => {
     const at = folder(t)
     const own = newMark()
     const host = startHost(
@@ -138,7 +139,7 @@ for (const [how, signal] of [
   })
 }
 
-test('C40 what was kept does not keep the host: it ends by itself, and the server with it', async (t) => {
+test('what was kept does not keep the host: it ends by itself, and the server with it (C40)', async (t) => {
   const at = folder(t)
   const own = newMark()
   const host = startHost(
@@ -161,7 +162,7 @@ test('C40 what was kept does not keep the host: it ends by itself, and the serve
   await noneMarked(own)
 })
 
-test('C40 what is kept may print: it neither dies of its pipes nor blocks on them', async (t) => {
+test('what is kept may print: it neither dies of its pipes nor blocks on them (C40)', async (t) => {
   const done = join(folder(t), 'done')
   // More than a pipe holds, on both; `&&`: a write that fails leaves no file.
   const talk = `while [ ! -e "$0.go" ]; do sleep 0.01; done; head -c 1000000 /dev/zero && head -c 1000000 /dev/zero >&2 && touch "$0"`
@@ -177,14 +178,14 @@ test('C40 what is kept may print: it neither dies of its pipes nor blocks on the
   t.like(await kept.end(), { outcome: 'ended', reason: 'exit' })
 })
 
-test('C40 nothing to keep: the call is over with its command', async (t) => {
+test('nothing to keep: the call is over with its command (C40)', async (t) => {
   const result = await run('echo', ['alone'], { env, background: 'keep' })
   await until(() => running().length === 0, 'the end of the call')
   if (result.kept !== undefined) t.like(await result.kept.end(), { outcome: 'ended', reason: 'exit' })
   t.like(result, { exitCode: 0, stdout: 'alone\n', ok: true })
 })
 
-test('C40 an abort and a deadline that come after the command has gone do not concern what it left', async (t) => {
+test('an abort and a deadline that come after the command has gone do not concern what it left (C40)', async (t) => {
   const file = join(folder(t), 'port')
   const controller = new AbortController()
   const options = { env, background: 'keep', signal: controller.signal, timeout: 10_000, grace: 0 }
@@ -200,7 +201,7 @@ test('C40 an abort and a deadline that come after the command has gone do not co
 })
 
 // ---- the ladder for what is left
-test('C90 what is left gets SIGTERM and the time that it was given, and with 0 SIGKILL at once', async (t) => {
+test('what is left gets SIGTERM and the time that it was given, and with 0 SIGKILL at once (C90)', async (t) => {
   const at = folder(t)
   for (const [name, options, tidied] of [
     ['long', { backgroundGrace: 60_000 }, true],
@@ -214,7 +215,7 @@ test('C90 what is left gets SIGTERM and the time that it was given, and with 0 S
   }
 })
 
-test('C90 what is left and deaf to SIGTERM is killed when the time is over', async (t) => {
+test('what is left and deaf to SIGTERM is killed when the time is over (C90)', async (t) => {
   const child = spawn('sh', ['-c', "trap '' TERM; sleep 60 & echo x"], { env, backgroundGrace: 300 })
   await once(child, 'exit')
   const exited = performance.now()

@@ -1,10 +1,10 @@
 // C87: a limit, an abort and end() win over a consumer that does not answer.
 import { Readable } from 'node:stream'
-import test from 'ava'
 import { endAll, run, running, spawn } from '../dist/index.js'
 import { within } from './support/command-line.mjs'
 import { until } from './support/facts.mjs'
 import { suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 const never = () => new Promise(() => {})
@@ -24,14 +24,14 @@ function abortedByConsumer() {
   }
 }
 
-test('C87 a command that writes on, and a consumer that never answers: the limit', async (t) => {
+test('a command that writes on, and a consumer that never answers: the limit (C87)', async (t) => {
   const result = await within(run(...WRITER, { ...GRACE, timeout: 200, onOutput: never }), 'the limit')
   t.like(result, { timedOut: true, ok: false, report: { outcome: 'ended', reason: 'timeout' } })
   // What the consumer was not given is in the result.
   t.true(result.stdout.startsWith('line\nline\n'))
 })
 
-test('C87 the same, and an abort', async (t) => {
+test('the same, and an abort (C87)', async (t) => {
   const result = await within(run(...WRITER, { ...GRACE, ...abortedByConsumer() }), 'the abort')
   t.like(result, { aborted: true, ok: false, report: { outcome: 'ended', reason: 'abort' } })
 })
@@ -40,7 +40,7 @@ for (const [title, end] of [
   ['end() of running()', () => running()[0].end()],
   ['endAll()', () => endAll()],
 ]) {
-  test(`C87 the same, and ${title}`, async (t) => {
+  test(`the same, and ${title} (C87)`, async (t) => {
     let isCalled = false
     const pending = run(...WRITER, {
       ...GRACE,
@@ -55,13 +55,13 @@ for (const [title, end] of [
   })
 }
 
-test('C87 a command that has exited, and a consumer that never answers: the limit', async (t) => {
+test('a command that has exited, and a consumer that never answers: the limit (C87)', async (t) => {
   const result = await within(run('echo', ['x'], { env, timeout: 300, onOutput: never }), 'the limit')
   // It did exit by itself.
   t.like(result, { timedOut: true, ok: false, exitCode: 0, stdout: 'x\n', report: { reason: 'exit' } })
 })
 
-test('C87 the same, and an abort; with `check` it rejects', async (t) => {
+test('the same, and an abort; with `check` it rejects (C87)', async (t) => {
   const result = await within(run('echo', ['x'], { env, ...abortedByConsumer() }), 'the abort')
   t.like(result, { aborted: true, ok: false, exitCode: 0, stdout: 'x\n' })
   const pending = run('echo', ['x'], { env, ...abortedByConsumer(), check: true })
@@ -72,7 +72,7 @@ for (const [title, endOf] of [
   ['end() of what running() gave', (call) => call.end()],
   ['endAll()', () => endAll()],
 ]) {
-  test(`C87 a command that has exited, and ${title}`, async (t) => {
+  test(`a command that has exited, and ${title} (C87)`, async (t) => {
     let isCalled = false
     const pending = run('echo', ['x'], {
       env,
@@ -89,14 +89,14 @@ for (const [title, endOf] of [
   })
 }
 
-test("C87 the same with background 'keep', and the limit", async (t) => {
+test("the same with background 'keep', and the limit (C87)", async (t) => {
   const options = { env, timeout: 300, background: 'keep', onOutput: never }
   const result = await within(run('sh', ['-c', 'echo x; sleep 60 &'], options), 'the limit')
   t.like(result, { timedOut: true, exitCode: 0, stdout: 'x\n', report: { outcome: 'kept' } })
   await result.kept.end({ grace: 0 })
 })
 
-test('C87 a consumer that is slow has everything, where nothing ends it', async (t) => {
+test('a consumer that is slow has everything, where nothing ends it (C87)', async (t) => {
   let length = 0
   const result = await run('seq', ['100000'], {
     env,
@@ -110,7 +110,7 @@ test('C87 a consumer that is slow has everything, where nothing ends it', async 
   t.is(length, result.stdout.length)
 })
 
-test('C87 no listener is left at the signal', async (t) => {
+test('no listener is left at the signal (C87)', async (t) => {
   const added = []
   const removed = []
   const { signal } = new AbortController()
@@ -126,7 +126,7 @@ test('C87 no listener is left at the signal', async (t) => {
   t.deepEqual(removed, added)
 })
 
-test('C87 input that never ends, input that stalls in the middle: the limit', async (t) => {
+test('input that never ends, input that stalls in the middle: the limit (C87)', async (t) => {
   const stalled = new Readable({ read() {} })
   stalled.push('x')
   for (const input of [new Readable({ read() {} }), stalled]) {
@@ -135,7 +135,7 @@ test('C87 input that never ends, input that stalls in the middle: the limit', as
   }
 })
 
-test('C87 a consumer that throws, or rejects, while the command writes on', async (t) => {
+test('a consumer that throws, or rejects, while the command writes on (C87)', async (t) => {
   const failures = [
     () => {
       throw new Error('mine')
@@ -151,7 +151,7 @@ test('C87 a consumer that throws, or rejects, while the command writes on', asyn
   }
 })
 
-test('C87 a consumer that throws what cannot be looked at', async (t) => {
+test('a consumer that throws what cannot be looked at (C87)', async (t) => {
   const trap = () => {
     throw new Error('trap')
   }
@@ -179,7 +179,7 @@ test('C87 a consumer that throws what cannot be looked at', async (t) => {
   }
 })
 
-test('C87 streams of spawn() that are paused, or never read: limit and abort end it', async (t) => {
+test('streams of spawn() that are paused, or never read: limit and abort end it (C87)', async (t) => {
   for (const prepare of [() => {}, (child) => child.stdout.pause(), (child) => child.stdout.on('readable', () => {})]) {
     for (const isLimit of [true, false]) {
       const controller = new AbortController()

@@ -1,20 +1,23 @@
 // Several copies of this package in one process: a test runner that loads modules anew, two dependents of one program.
-import { mkdtempSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { Worker } from 'node:worker_threads'
-import test from 'ava'
 import { endAll, run, spawn } from '../dist/index.js'
+import { programOf } from './support/fixtures.mjs'
 import { HOLDFAST, startHost } from './support/host.mjs'
+import { folder, has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
+
+suite(test)
 
 test('two copies over one addon get their own words each', async (t) => {
   const require = createRequire(import.meta.url)
   const path = require.resolve('../dist/index.js')
-  const folder = join(path, '..')
+  const dist = join(path, '..')
   const first = require(path)
   t.is((await first.run('echo', ['1'])).stdout, '1\n')
-  for (const file of Object.keys(require.cache)) if (file.startsWith(folder)) delete require.cache[file]
+  for (const file of Object.keys(require.cache)) if (file.startsWith(dist)) delete require.cache[file]
   const second = require(path)
   t.not(second.run, first.run)
   t.is((await second.run('echo', ['2'])).stdout, '2\n')
@@ -55,53 +58,8 @@ test("endAll() with scope 'process' ends another thread's calls, and tells of th
   await worker.terminate()
 })
 
-test("C79 a worker that asked endAll({ scope: 'process' }) is terminated: another one is told of no end that did not happen", async (t) => {
-  const host = startHost(`
-    const { Worker } = require('node:worker_threads')
-    // More than rest before they are used again.
-    const CALLS = 100
-    const script = 'trap "" TERM; echo up; read line'
-    const calls = Array.from({ length: CALLS }, () => spawn('sh', ['-c', script], { grace: 60_000 }))
-    await Promise.all(calls.map(({ stdout }) => new Promise((resolve) => stdout.once('data', resolve))))
-    const ask = async () => {
-      const worker = new Worker(\`
-        const { parentPort } = require('node:worker_threads')
-        const { endAll } = require(${JSON.stringify(HOLDFAST)})
-        let told = 0
-        const original = Promise.all
-        Promise.all = (all) => {
-          for (const one of all) one.then(() => told++)
-          return original.call(Promise, all)
-        }
-        endAll({ scope: 'process' })
-        setImmediate(() => parentPort.postMessage('asked'))
-        parentPort.on('message', () => parentPort.postMessage(told))
-      \`, { eval: true })
-      const next = () => new Promise((resolve) => worker.once('message', resolve))
-      await next()
-      const told = () => {
-        worker.postMessage('?')
-        return next()
-      }
-      return { told, terminate: () => worker.terminate() }
-    }
-    const first = await ask()
-    await first.terminate()
-    // Takes some of its numbers, so that the second one's for a call are not the first one's for the same call.
-    await run('true')
-    const second = await ask()
-    const counts = []
-    for (const [index, call] of calls.entries()) {
-      call.kill('SIGKILL')
-      await call.ended
-      let told
-      do { told = await second.told() } while (told <= index)
-      counts.push(told)
-    }
-    report(counts)
-    await second.terminate()
-    process.exit(0)
-  `)
+test("a worker that asked endAll({ scope: 'process' }) is terminated: another one is told of no end that did not happen (C79)", async (t) => {
+  const host = startHost(programOf('copies/terminated-asker', { HOLDFAST }))
   t.teardown(() => host.kill())
   const counts = await host.next()
   t.deepEqual(
@@ -112,15 +70,7 @@ test("C79 a worker that asked endAll({ scope: 'process' }) is terminated: anothe
 })
 
 test('workers that share and change the environment do not disturb a start', async (t) => {
-  const host = startHost(`
-    const { Worker, SHARE_ENV } = require('node:worker_threads')
-    const text = "for (let i = 0; ; i++) process.env['V' + (i % 5000)] = 'x'.repeat(i % 300)"
-    const workers = [1, 2].map(() => new Worker(text, { eval: true, env: SHARE_ENV }))
-    for (let i = 0; i < 20; i++) await run('true')
-    await Promise.all(workers.map((worker) => worker.terminate()))
-    report('done')
-    process.exit(0)
-  `)
+  const host = startHost(programOf('copies/shared-environment'))
   t.is(await host.next(), 'done')
   t.deepEqual(await host.exited, { code: 0, signal: null })
 })
@@ -160,12 +110,8 @@ test('an input that cannot be written is an error of the call, and no other', as
 })
 
 test('an absolute cwd does not need the host’s own', async (t) => {
-  if (process.getuid() !== 0) {
-    t.log('skipped: not root')
-    return t.pass()
-  }
-  const closed = mkdtempSync('/tmp/holdfast-closed-')
-  t.teardown(() => rmSync(closed, { recursive: true, force: true }))
+  if (!has(t, process.getuid() === 0 ? '' : 'not root')) return
+  const closed = folder(t)
   const host = startHost(
     `process.chdir(${JSON.stringify(closed)}); process.setgroups([]); process.setgid(65534); process.setuid(65534)
      const { stdout } = await run('pwd', { cwd: '/' })

@@ -2,10 +2,10 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import test from 'ava'
 import { run, spawn } from '../dist/index.js'
 import { gone, isAlive, until } from './support/facts.mjs'
 import { folder, has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 const timeout = 60_000
@@ -17,7 +17,7 @@ const missing = (...commands) =>
     .map(([program, arg]) => `${program} ${arg} fails here`)
     .join(', ')
 
-test('C42 git: a gc that is due is done before the commit exits, and leaves no lock', async (t) => {
+test('git: a gc that is due is done before the commit exits, and leaves no lock (C42)', async (t) => {
   if (!has(t, missing(['git', '--version']))) return
   const dir = folder(t)
   const own = {
@@ -56,7 +56,7 @@ test('C42 git: a gc that is due is done before the commit exits, and leaves no l
   )
 })
 
-test('C42 tmux: a server that is a call of its own serves the next call, and is gone after end()', async (t) => {
+test('tmux: a server that is a call of its own serves the next call, and is gone after end() (C42)', async (t) => {
   // -D came with tmux 3.2.
   const version = spawnSync('tmux', ['-V'], { env, encoding: 'utf8' }).stdout?.trim() ?? ''
   const [major, minor] = (/(\d+)\.(\d+)/.exec(version) ?? []).slice(1).map(Number)
@@ -82,7 +82,7 @@ test('C42 tmux: a server that is a call of its own serves the next call, and is 
   t.not(ask('list-sessions').status, 0)
 })
 
-test('C40 gpg-agent: kept, it is the same one before and after two calls, and gone after end()', async (t) => {
+test('gpg-agent: kept, it is the same one before and after two calls, and gone after end() (C40)', async (t) => {
   const reason = missing(['gpg', '--version'], ['gpg-agent', '--version'], ['gpg-connect-agent', '--version'])
   if (!has(t, reason)) return
   const home = folder(t)

@@ -2,13 +2,13 @@
 // of it: HOLDFAST_UPDATE=1 writes the page anew.
 import { spawn as plainSpawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
-import test from 'ava'
 import { spawn } from '../dist/index.js'
 import { within } from './support/command-line.mjs'
 import { DIFFERENCES } from './support/differences.mjs'
 import { HOLDFAST } from './support/host.mjs'
 import { SCENARIOS } from './support/scenarios.mjs'
 import { killMarked, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const PAGE = new URL('../docs/differences.md', import.meta.url)
 const { mark } = suite(test)
@@ -67,7 +67,7 @@ test('docs/differences.md has what was observed', async (t) => {
 
 function titleOf({ area, what }) {
   const id = CASES[what] ?? CASES[area]
-  return `${id === undefined ? '' : `${id} `}${area}: ${what}`
+  return `${area}: ${what}${id === undefined ? '' : ` (${id})`}`
 }
 
 /** Once for each row. */

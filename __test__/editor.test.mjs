@@ -1,8 +1,8 @@
 // What an editor offers for the options: asked of TypeScript's own language server, as an editor does.
 import { spawn } from 'node:child_process'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import test from 'ava'
 import { createMessageConnection, StreamMessageReader, StreamMessageWriter } from 'vscode-jsonrpc/node.js'
+import test from './support/test.mjs'
 
 const ROOT = new URL('..', import.meta.url)
 const TSC = fileURLToPath(new URL('node_modules/typescript/bin/tsc', ROOT))

@@ -2,34 +2,24 @@
 // the line, and nothing of holdfast.
 import { fork, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import {
-  chmodSync,
-  copyFileSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, copyFileSync, mkdirSync, openSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
 import { startSession } from '../dist/session.js'
-import { holdfast, killStarted, mark, marks, within } from './support/command-line.mjs'
+import { holdfast, within } from './support/command-line.mjs'
 import { comm, marked, newMark, noneMarked, stat, until } from './support/facts.mjs'
+import { programOf } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { ACK, HELPER, sdk, VARIABLE } from './support/session.mjs'
-import { closeTerminals, NO_TERMINAL, openTerminal } from './support/terminal.mjs'
+import { folderOfFile, has, suite } from './support/suite.mjs'
+import { NO_TERMINAL, openTerminal } from './support/terminal.mjs'
+import test from './support/test.mjs'
 
 const CHECKOUT = fileURLToPath(new URL('..', import.meta.url)).replace(/\/$/, '')
 const node = process.execPath
 /** A project that has holdfast among its packages. */
-const project = realpathSync(mkdtempSync(join(tmpdir(), 'holdfast-engine-')))
+const project = folderOfFile(test)
 const file = (name, text, mode = 0o644) => {
   const path = join(project, name)
   mkdirSync(dirname(path), { recursive: true })
@@ -41,36 +31,11 @@ mkdirSync(join(project, 'node_modules/.bin'), { recursive: true })
 symlinkSync(CHECKOUT, join(project, 'node_modules/holdfast'))
 file('package.json', '{"name":"engines","private":true}')
 
-test.afterEach.always(closeTerminals)
-test.afterEach.always(killStarted)
-test.after.always('nothing is left alive', async (t) => {
-  rmSync(project, { recursive: true })
-  await Promise.allSettled(marks.map((one) => noneMarked(one)))
-  t.deepEqual(marks.flatMap(marked).map(comm), [])
-})
+suite(test)
 
 // ---- Engines
 /** Speaks of itself in one line of JSON, stays until something comes (or ends) on its stdin or channel, and exits with 7. */
-const BODY = `
-  const { readFileSync, writeSync } = process.getBuiltinModule('node:fs')
-  const { isatty } = process.getBuiltinModule('node:tty')
-  setTimeout(() => process.exit(99), 60_000).unref()
-  process.on('SIGTERM', () => process.exit(8)).on('SIGINT', () => process.exit(9))
-  writeSync(1, JSON.stringify({
-    pid: process.pid,
-    ppid: process.ppid,
-    args: process.argv.slice(1),
-    execArgv: process.execArgv,
-    cwd: process.cwd(),
-    asked: process.env.${VARIABLE} ?? null,
-    terminal: [0, 1].map(isatty),
-    hasAddon: readFileSync('/proc/self/maps', 'latin1').includes('holdfast.linux'),
-    answered: globalThis.answered ?? null,
-  }) + '\\n')
-  const leave = () => process.exit(7)
-  if (process.channel) process.on('message', (message) => process.send({ echo: message }, leave))
-  else process.stdin.once('data', leave).once('end', leave)
-`
+const BODY = programOf('engine/body', { VARIABLE })
 const plain = file('plain.js', BODY)
 const commonjs = file('commonjs.js', `require('holdfast/engine')\n${BODY}`)
 const module = file('module.mjs', `import 'holdfast/engine'\n${BODY}`)
@@ -146,11 +111,7 @@ for (const [form, how] of Object.entries(FORMS)) {
   })
 
   test(`it answers: ${form}, in a terminal`, async (t) => {
-    if (NO_TERMINAL) {
-      t.log(`skipped: ${NO_TERMINAL}`)
-      t.pass()
-      return
-    }
+    if (!has(t, NO_TERMINAL)) return
     const words = how.command.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(' ')
     const env = { ...how.env, ...asking }
     for (const [typed, status] of [
@@ -188,7 +149,7 @@ test('fork(): no message is lost that was sent before the answer (CommonJS, --re
     [commonjs, []],
     [plain, ['--require', 'holdfast/engine']],
   ]) {
-    const env = { ...process.env, ...asking, MARK: mark() }
+    const env = { ...process.env, ...asking, MARK: newMark() }
     const child = fork(script, { execArgv, env, cwd: project, serialization: 'advanced', silent: true })
     const [answer, exit] = [once(child, 'message'), once(child, 'exit')]
     child.send({ n: 12n })
@@ -255,11 +216,8 @@ test('inherited descriptors reach the Engine', async (t) => {
 
 test('as process 1 of a pid namespace, whose parent is outside: it answers', async (t) => {
   const unshare = ['unshare', '--pid', '--fork', '--mount-proc']
-  if (spawnSync(unshare[0], [...unshare.slice(1), 'true']).status !== 0) {
-    t.log('skipped: no pid namespace to be had here')
-    t.pass()
-    return
-  }
+  const { status } = spawnSync(unshare[0], [...unshare.slice(1), 'true'])
+  if (!has(t, status === 0 ? '' : 'no pid namespace can be made here')) return
   const started = start({ command: [...unshare, node, commonjs] }, { env: asking })
   const about = await aboutOf(started.out)
   t.true(started.out().startsWith(ACK))
@@ -333,7 +291,6 @@ test('it runs on: the variable was not there at the start; no second answer, and
   await runsOn(t, { command: [node, set] }, 'not started with it', { env: { [VARIABLE]: '0' } })
   const variables = file('variables', `${VARIABLE}=1\n`)
   const env = { MARK: newMark() }
-  marks.push(env.MARK)
   const own = start({ command: ['env', '-u', VARIABLE, node, `--env-file=${variables}`, commonjs] }, { env })
   own.child.stdin.end()
   t.deepEqual(await own.closed, { code: 7, signal: null })
@@ -376,11 +333,8 @@ test('it runs on: no helper, no addon, a helper that is none', async (t) => {
 test('it runs on: no /proc', async (t) => {
   const script = 'mount -t tmpfs none /proc && exec "$0" "$1"'
   const unshare = ['unshare', '--mount', '--propagation', 'private', 'sh', '-c']
-  if (spawnSync(unshare[0], [...unshare.slice(1), script, 'true']).status !== 0) {
-    t.log('skipped: no mount namespace to be had here')
-    t.pass()
-    return
-  }
+  const { status } = spawnSync(unshare[0], [...unshare.slice(1), script, 'true'])
+  if (!has(t, status === 0 ? '' : 'no mount namespace can be made here')) return
   const body = file('no-proc.js', `require('holdfast/engine')\n${BODY.replace(/hasAddon: .*/, '')}`)
   await runsOn(t, { command: [...unshare, script, node, body] }, 'ENOENT')
 })
@@ -392,7 +346,7 @@ test('an SDK in Python and an Engine in JavaScript: talk, the end, SIGKILL of th
     [['line', 'line', 'signal SIGTERM', 'rest', 'wait'], 8],
     [['line', 'line', 'die'], undefined],
   ]) {
-    const one = mark()
+    const one = newMark()
     const engine = file(
       'tree.mjs',
       `import 'holdfast/engine'\nprocess.getBuiltinModule('node:child_process').spawn('setsid', ['sleep', '60'], { stdio: 'ignore', detached: true })\n${BODY}`,
@@ -407,7 +361,7 @@ test('an SDK in Python and an Engine in JavaScript: talk, the end, SIGKILL of th
 })
 
 test('startSession() and an Engine in JavaScript: contained, one SIGTERM at end(), nothing is left', async (t) => {
-  const one = mark()
+  const one = newMark()
   const counts = file('counts', '')
   const engine = file(
     'counting.mjs',
@@ -432,8 +386,8 @@ test('startSession() and an Engine in JavaScript: contained, one SIGTERM at end(
   )
 })
 
-test('C02 SIGKILL of a host whose Engine answered: nothing is left', async (t) => {
-  const one = mark()
+test('SIGKILL of a host whose Engine answered: nothing is left (C02)', async (t) => {
+  const one = newMark()
   const session = join(CHECKOUT, 'dist/session.js')
   const host = startHost(
     `const { startSession } = require(${JSON.stringify(session)})

@@ -1,8 +1,9 @@
+// Hosts in unusual surroundings: no PATH, hidden processes, other users, limits, signals ignored or blocked, native code.
+// The calls come to the same, and the command sees what it would under child_process.
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
-import test from 'ava'
 import { run, spawn } from '../dist/index.js'
 import {
   childrenOf,
@@ -18,58 +19,26 @@ import {
   statusOf,
   until,
 } from './support/facts.mjs'
-import { startHost } from './support/host.mjs'
-import { buildNative, loadNative } from './support/native.mjs'
-import { folder, killMarked, suite } from './support/suite.mjs'
+import { compiled, loadNative, programOf, SHARED } from './support/fixtures.mjs'
+import { folder, has, killMarked, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
-const { mark, env } = suite(test)
+const { env, host } = suite(test)
 
 /** Another user than root. */
 const USER = 54321
 const AS_USER = ['setpriv', '--reuid', `${USER}`, '--regid', `${USER}`, '--clear-groups']
-
-function host(t, body, options = {}) {
-  const started = startHost(body, { ...options, env: { MARK: mark, ...options.env } })
-  t.teardown(() => started.kill())
-  return started
-}
 
 const canUnshare = spawnSync('unshare', ['--mount', '--propagation', 'private', 'true']).status === 0
 const isRoot = process.getuid() === 0
 const canSetUser = isRoot && spawnSync(AS_USER[0], [...AS_USER.slice(1), 'true']).status === 0
 
 /** For a test that needs what `probed` says is there; the reason is in the log otherwise. */
-function needs(t, probed, reason) {
-  if (probed) return true
-  t.log(`skipped: ${reason}`)
-  t.pass()
-  return false
-}
+const needs = (t, probed, reason) => has(t, probed ? '' : reason)
 
 // ---- the same results, whatever the surroundings
 /** A bit of everything, with no name to be looked up but by its path; what may differ from run to run is left out. */
-const WORKLOAD = `
-  const shell = (script, options) => run('/bin/bash', ['-c', script], options)
-  const essence = ({ exitCode, signal, stdout, stderr, ok, timedOut, aborted, notices, report }) => ({
-    exitCode, signal, stdout, stderr, ok, timedOut, aborted, notices, outcome: report.outcome, reason: report.reason,
-    mechanism: report.mechanism, by: report.by, count: report.leftoverCount, names: report.leftovers.map(({ name }) => name),
-    survivors: report.survivors,
-  })
-  const results = []
-  const settled = 'until read -r name < /proc/$!/comm && [ "$name" = sleep ]; do :; done'
-  results.push(essence(await shell('/usr/bin/setsid /bin/sleep 50 & ' + settled + '; /bin/sleep 50 & ' + settled + '; echo done')))
-  results.push(essence(await shell('trap "" TERM; echo deaf >&2; exec /bin/sleep 50', { timeout: 200, grace: 100 })))
-  results.push(essence(await shell('echo $1; exit 7')))
-  results.push(essence(await shell('kill -USR1 $$')))
-  results.push(essence(await run('/bin/cat', { input: 'through' })))
-  const error = await run('/no/such/program').catch((error) => error)
-  results.push([error.code, error.step, error.errno, error.message])
-  const child = spawn('/bin/bash', ['-c', 'echo up; /bin/sleep 50 & wait'])
-  await new Promise((resolve) => child.stdout.once('data', resolve))
-  const { outcome, reason } = await child.end()
-  results.push([outcome, reason, child.signalCode])
-  report(results)
-`
+const WORKLOAD = programOf('environment/workload')
 
 let expectation
 /** What the workload comes to in a host of the ordinary kind. */
@@ -94,12 +63,12 @@ const inMounts = (script) => ['unshare', '--mount', '--propagation', 'private', 
 const NO_MOUNTS = 'no mount namespace can be made here'
 const NO_USER = 'not root, so that no other user can be taken on'
 
-test('C50 PATH empty', async (t) => {
+test('PATH empty (C50)', async (t) => {
   const program = host(t, `if (process.env.PATH !== '') throw new Error('PATH');${WORKLOAD}`, { env: { PATH: '' } })
   t.deepEqual(await program.next(), await expected(t))
 })
 
-test('C50 no `ps` in PATH, nor anything else but Node', async (t) => {
+test('no `ps` in PATH, nor anything else but Node (C50)', async (t) => {
   const bin = join(folder(t), 'bin')
   mkdirSync(bin)
   symlinkSync(process.execPath, join(bin, 'node'))
@@ -108,7 +77,7 @@ test('C50 no `ps` in PATH, nor anything else but Node', async (t) => {
   t.deepEqual(await program.next(), await expected(t))
 })
 
-test('C50 no `ps` anywhere that could be executed', async (t) => {
+test('no `ps` anywhere that could be executed (C50)', async (t) => {
   if (!needs(t, canUnshare, NO_MOUNTS)) return
   const hide = 'for at in /bin/ps /usr/bin/ps; do [ ! -e $at ] || mount --bind /dev/null $at; done'
   const check = "if (!require('node:child_process').spawnSync('ps').error) throw new Error('ps');"
@@ -116,7 +85,7 @@ test('C50 no `ps` anywhere that could be executed', async (t) => {
   t.deepEqual(await program.next(), await expected(t))
 })
 
-test('C50 a `ps` that always fails', async (t) => {
+test('a `ps` that always fails (C50)', async (t) => {
   if (!needs(t, canUnshare, NO_MOUNTS)) return
   const broken = 'for at in /bin/ps /usr/bin/ps; do [ ! -e $at ] || mount --bind /bin/false $at; done'
   const check = "if (require('node:child_process').spawnSync('ps').status !== 1) throw new Error('ps');"
@@ -124,7 +93,7 @@ test('C50 a `ps` that always fails', async (t) => {
   t.deepEqual(await program.next(), await expected(t))
 })
 
-test('C50 not root, and /proc with hidepid=2', async (t) => {
+test('not root, and /proc with hidepid=2 (C50)', async (t) => {
   if (!needs(t, canUnshare && canSetUser, canUnshare ? NO_USER : NO_MOUNTS)) return
   // A new instance: a remount would reach the one that everybody sees.
   const command = [...inMounts('mount -t proc -o hidepid=2 proc /proc'), ...AS_USER, process.execPath]
@@ -136,7 +105,7 @@ test('C50 not root, and /proc with hidepid=2', async (t) => {
   t.deepEqual(await program.next(), await expected(t))
 })
 
-test('C50 hidepid=2, and the host is killed', async (t) => {
+test('hidepid=2, and the host is killed (C50)', async (t) => {
   if (!needs(t, canUnshare && canSetUser, canUnshare ? NO_USER : NO_MOUNTS)) return
   const own = newMark()
   const command = [...inMounts('mount -t proc -o hidepid=2 proc /proc'), ...AS_USER, process.execPath]
@@ -172,7 +141,7 @@ const COMPARE = `
 /** Of the host's main thread. */
 const OWN = `const own = (name) => new RegExp(name + ':\\\\s*(.*)').exec(fs.readFileSync('/proc/thread-self/status', 'utf8'))[1];`
 
-test('C55 a host with a umask and a nice value from its start', async (t) => {
+test('a host with a umask and a nice value from its start (C55)', async (t) => {
   const command = ['nice', '-n', '5', ...shim('umask 027'), process.execPath]
   const program = host(t, `${COMPARE} report(await seen()); ${WORKLOAD}`, { command })
   const [plain, contained] = await program.next()
@@ -182,22 +151,9 @@ test('C55 a host with a umask and a nice value from its start', async (t) => {
   t.deepEqual(await program.next(), await expected(t))
 })
 
-test('C55 a host that changes umask, nice value and working directory between its calls', async (t) => {
+test('a host that changes umask, nice value and working directory between its calls (C55)', async (t) => {
   const at = folder(t)
-  const program = host(
-    t,
-    `
-    ${COMPARE}
-    report(await seen())
-    process.umask(0o077)
-    require('node:os').setPriority(7)
-    process.chdir(${JSON.stringify(at)})
-    report(await seen())
-    report((await run('pwd', ['-P'])).stdout.trim())
-    process.umask(0o002)
-    report(await seen())
-    `,
-  )
+  const program = host(t, COMPARE + programOf('environment/changes', { at }))
   const before = await program.next()
   t.is(before[1], before[0])
   const after = await program.next()
@@ -210,7 +166,7 @@ test('C55 a host that changes umask, nice value and working directory between it
   t.is(last[1], last[0])
 })
 
-test('C55 a host that is not root and makes itself nicer', async (t) => {
+test('a host that is not root and makes itself nicer (C55)', async (t) => {
   if (!needs(t, canSetUser, NO_USER)) return
   const body = `${COMPARE} report(await seen()); require('node:os').setPriority(4); report(await seen())`
   const program = host(t, body, { command: [...AS_USER, process.execPath] })
@@ -226,27 +182,15 @@ for (const name of ['ignore-sigchld', 'block-signals']) {
     'block-signals': "(BigInt('0x' + own('SigBlk')) >> 14n) & 1n",
   }[name]
   for (const when of ['before the first call', 'after the first call'])
-    test(`C55 native code in the host does ${name} ${when}`, async (t) => {
-      const library = buildNative(t, name, folder(t))
+    test(`native code in the host does ${name} ${when} (C55)`, async (t) => {
+      const library = compiled(t, name, SHARED)
       if (library === undefined) return
       const program = host(
         t,
-        `
-        ${COMPARE} ${OWN}
-        // libuv sets a SIGCHLD handler with a child, and the default after it: both come before.
-        await new Promise((resolve) => plain('true').on('exit', () => setImmediate(resolve)))
-        if (${when === 'after the first call'}) await run('true')
-        ${loadNative(library)}
-        const condition = String(${condition})
-        report(condition)
-        const contained = (await run('sh', ['-c', ${JSON.stringify(SEEN)}])).stdout
-        await (async () => {${WORKLOAD}})()
-        report(contained)
-        report(String(${condition}))
-        // Last: with SIGCHLD ignored, libuv never hears of the end of this one.
-        report(await text(plain('sh', ['-c', ${JSON.stringify(SEEN)}])))
-        process.exit(0)
-        `,
+        `${COMPARE}${OWN}
+        const condition = () => String(${condition})
+        const workload = async () => {${WORKLOAD}}\n` +
+          programOf('environment/native-code', { isAfter: when === 'after the first call', library, SEEN }),
       )
       t.is(await program.next(), '1')
       t.deepEqual(await program.next(), await expected(t))
@@ -262,23 +206,9 @@ for (const name of ['ignore-sigchld', 'block-signals']) {
 // ---- C56
 const SIGNALS = ['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGPIPE', 'SIGTSTP', 'SIGTTIN', 'SIGTTOU']
 
-test('C56 SIGTERM, SIGHUP, SIGINT and their like to helper and keepers: nothing happens', async (t) => {
+test('SIGTERM, SIGHUP, SIGINT and their like to helper and keepers: nothing happens (C56)', async (t) => {
   const own = newMark()
-  const program = host(
-    t,
-    `
-    const calls = [0, 1].map(() => spawn('sh', ['-c', 'echo up; exec sleep 50']))
-    await Promise.all(calls.map(({ stdout }) => new Promise((resolve) => stdout.once('data', resolve))))
-    report(calls.map(({ pid }) => pid))
-    await new Promise((resolve) => process.stdin.once('data', resolve))
-    report((await run('echo', ['still there'])).stdout)
-    const reports = await Promise.all(calls.map((call) => call.end()))
-    report(reports.map(({ by, outcome, reason }) => [by, outcome, reason]))
-    await new Promise((resolve) => process.stdin.once('data', resolve))
-    process.stdin.destroy()
-    `,
-    { env: { MARK: own } },
-  )
+  const program = host(t, programOf('environment/two-calls'), { env: { MARK: own } })
   const commands = await program.next()
   const [helper] = helpersOf(program.pid)
   const busy = commands.map((pid) => stat(pid).ppid)
@@ -307,7 +237,7 @@ test('C56 SIGTERM, SIGHUP, SIGINT and their like to helper and keepers: nothing 
   await gone([helper, ...keepers])
 })
 
-test('C56 SIGSTOP to a keeper: the deadline still works', async (t) => {
+test('SIGSTOP to a keeper: the deadline still works (C56)', async (t) => {
   const program = host(
     t,
     `
@@ -325,7 +255,7 @@ test('C56 SIGSTOP to a keeper: the deadline still works', async (t) => {
   t.is(await program.next(), 'next\n')
 })
 
-test('C56 SIGSTOP to every keeper: host death still works', async (t) => {
+test('SIGSTOP to every keeper: host death still works (C56)', async (t) => {
   const own = newMark()
   const program = host(
     t,
@@ -347,22 +277,9 @@ test('C56 SIGSTOP to every keeper: host death still works', async (t) => {
   t.pass()
 })
 
-test('C56 a keeper that is stopped again and again is treated as dead, and its call is ended', async (t) => {
+test('a keeper that is stopped again and again is treated as dead, and its call is ended (C56)', async (t) => {
   const own = newMark()
-  const program = host(
-    t,
-    `
-    const child = spawn('sh', ['-c', 'echo up; setsid sleep 50 & sleep 50'])
-    await new Promise((resolve) => child.stdout.once('data', resolve))
-    report(child.pid)
-    const { by, outcome, reason } = await child.ended
-    report([by, outcome, reason, running().length])
-    report((await run('echo', ['next'])).stdout)
-    await new Promise((resolve) => process.stdin.once('data', resolve))
-    process.stdin.destroy()
-    `,
-    { env: { MARK: own } },
-  )
+  const program = host(t, programOf('environment/stopped-keeper'), { env: { MARK: own } })
   const keeper = stat(await program.next()).ppid
   const [helper] = helpersOf(program.pid)
   t.true(childrenOf(helper).includes(keeper))
@@ -389,8 +306,8 @@ test('C56 a keeper that is stopped again and again is treated as dead, and its c
   t.deepEqual(await program.exited, { code: 0, signal: null })
 })
 
-test('C56 native code in the host forks without exec and lives on: host death is seen at once', async (t) => {
-  const library = buildNative(t, 'fork-and-stay', folder(t))
+test('native code in the host forks without exec and lives on: host death is seen at once (C56)', async (t) => {
+  const library = compiled(t, 'fork-and-stay', SHARED)
   if (library === undefined) return
   const own = newMark()
   const program = host(
@@ -422,7 +339,7 @@ test('C56 native code in the host forks without exec and lives on: host death is
 })
 
 // ---- C66
-test('C66 the command inherits no descriptor beyond those asked for', async (t) => {
+test('the command inherits no descriptor beyond those asked for (C66)', async (t) => {
   const places = ['ignore', 'pipe', 'pipe', 'ignore', 'pipe', 'ignore', 'pipe']
   const children = Array.from({ length: 8 }, () =>
     spawn('sh', ['-c', 'echo up; exec sleep 50'], { env, stdio: places }),
@@ -442,8 +359,8 @@ test('C66 the command inherits no descriptor beyond those asked for', async (t) 
   await Promise.all(children.map((child) => child.end()))
 })
 
-test('C66 nor one that native code of the host left open for everybody', async (t) => {
-  const library = buildNative(t, 'open-descriptor', folder(t))
+test('nor one that native code of the host left open for everybody (C66)', async (t) => {
+  const library = compiled(t, 'open-descriptor', SHARED)
   if (library === undefined) return
   const list = ['-c', 'for fd in /proc/$$/fd/*; do readlink $fd; done']
   const program = host(
@@ -460,7 +377,7 @@ test('C66 nor one that native code of the host left open for everybody', async (
   for (const text of await program.next()) t.notRegex(text, /zero/)
 })
 
-test('C66 an empty signal mask and default dispositions, SIGPIPE included', async (t) => {
+test('an empty signal mask and default dispositions, SIGPIPE included (C66)', async (t) => {
   const { stdout } = await run('cat', ['/proc/self/status'], { env })
   t.deepEqual(
     [...stdout.matchAll(/^Sig(\w+):\s*(\w+)$/gm)].filter(([, name]) => name !== 'Q').map(([, ...line]) => line),
@@ -474,33 +391,10 @@ test('C66 an empty signal mask and default dispositions, SIGPIPE included', asyn
 // ---- C67
 const IDENTITY = 'grep -E "^(Uid|Gid|Groups|CapEff|CapPrm|Umask):" /proc/self/status'
 
-test('C67 a host that drops root runs later commands with the new identity, never the old', async (t) => {
+test('a host that drops root runs later commands with the new identity, never the old (C67)', async (t) => {
   if (!needs(t, canSetUser, NO_USER)) return
   const own = newMark()
-  const program = host(
-    t,
-    `
-    const plain = require('node:child_process').spawnSync
-    const both = async () => [plain('sh', ['-c', ${JSON.stringify(IDENTITY)}], { encoding: 'utf8' }).stdout,
-      (await run('sh', ['-c', ${JSON.stringify(IDENTITY)}])).stdout]
-    report(await both())
-    const before = spawn('sh', ['-c', 'echo up; exec sleep 50'])
-    await new Promise((resolve) => before.stdout.once('data', resolve))
-    process.setgroups([4242])
-    process.setgid(${USER})
-    process.setuid(${USER})
-    process.umask(0o077)
-    const after = []
-    for (let round = 0; round < 20; round++) after.push(await both())
-    report(after)
-    const many = await Promise.all(Array.from({ length: 30 }, () => run('id', ['-u'])))
-    report([...new Set(many.map(({ stdout }) => stdout))])
-    report([before.exitCode, (await before.end()).outcome])
-    await new Promise((resolve) => process.stdin.once('data', resolve))
-    process.stdin.destroy()
-    `,
-    { env: { MARK: own } },
-  )
+  const program = host(t, programOf('environment/identity', { IDENTITY, USER }), { env: { MARK: own } })
   const [plain, contained] = await program.next()
   t.regex(plain, /Uid:\t0\t0\t0\t0\n/)
   t.is(contained, plain)
@@ -524,27 +418,9 @@ test('C67 a host that drops root runs later commands with the new identity, neve
   await noneMarked(own)
 })
 
-test('C67 also where only the effective user, the group or one supplementary group changes', async (t) => {
+test('also where only the effective user, the group or one supplementary group changes (C67)', async (t) => {
   if (!needs(t, canSetUser, NO_USER)) return
-  const program = host(
-    t,
-    `
-    // Not a shell: some give up an effective id that is not the real one.
-    const plain = require('node:child_process').spawnSync
-    const ids = (text) => text.split('\\n').filter((line) => /^([UG]id|Groups|CapEff):/.test(line)).join('|')
-    const args = ['/proc/self/status']
-    const both = async () => report([ids(plain('cat', args, { encoding: 'utf8' }).stdout), ids((await run('cat', args)).stdout)])
-    await both()
-    process.setgroups([1, 2, 3])
-    await both()
-    process.setegid(${USER})
-    await both()
-    process.seteuid(${USER})
-    await both()
-    process.seteuid(0)
-    await both()
-    `,
-  )
+  const program = host(t, programOf('environment/effective-identity', { USER }))
   const seen = []
   for (let step = 0; step < 5; step++) {
     const [plain, contained] = await program.next()
@@ -559,23 +435,8 @@ test('C67 also where only the effective user, the group or one supplementary gro
   t.true(seen[3].includes(`Uid:\t0\t${USER}`))
 })
 
-test('C67 resetHelper(): the next call has a new helper, a running one is not touched', async (t) => {
-  const program = host(
-    t,
-    `
-    const child = spawn('sh', ['-c', 'echo up; exec sleep 50'])
-    await new Promise((resolve) => child.stdout.once('data', resolve))
-    report(child.pid)
-    await new Promise((resolve) => process.stdin.once('data', resolve))
-    holdfast.resetHelper()
-    await run('true')
-    report(child.exitCode)
-    await new Promise((resolve) => process.stdin.once('data', resolve))
-    report((await child.end()).by)
-    await new Promise((resolve) => process.stdin.once('data', resolve))
-    process.stdin.destroy()
-    `,
-  )
+test('resetHelper(): the next call has a new helper, a running one is not touched (C67)', async (t) => {
+  const program = host(t, programOf('environment/last'))
   const pid = await program.next()
   const [first] = helpersOf(program.pid)
   program.child.stdin.write('go\n')

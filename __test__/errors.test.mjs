@@ -1,15 +1,16 @@
+// Starts that fail, and arguments that are wrong: each is refused at once, by its name, and nothing was run.
 import { spawn as plain, spawnSync } from 'node:child_process'
 import { getEventListeners, once } from 'node:events'
 import { chmodSync, closeSync, constants, copyFileSync, existsSync, mkdirSync, openSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
-import test from 'ava'
 import { HoldfastError, run, running, spawn } from '../dist/index.js'
 import { comm, stat, until } from './support/facts.mjs'
 import { compiled } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { HELPER } from './support/session.mjs'
 import { folder, has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 
@@ -47,7 +48,7 @@ async function refusal(t, program, args = [], options = {}) {
   return rejected
 }
 
-test('C60 six refusals have six messages, each with step, path and the code of the system', async (t) => {
+test('six refusals have six messages, each with step, path and the code of the system (C60)', async (t) => {
   const at = folder(t)
   const missing = join(at, 'none')
   const plain = file(join(at, 'plain'), '#!/bin/sh\n', 0o644)
@@ -73,7 +74,7 @@ test('C60 six refusals have six messages, each with step, path and the code of t
   t.deepEqual(running(), [])
 })
 
-test('C60 a program that is in no folder of PATH', async (t) => {
+test('a program that is in no folder of PATH (C60)', async (t) => {
   const at = folder(t)
   const name = 'holdfast-no-such-program'
   t.like(await refusal(t, name), { step: 'program', path: name, code: 'ENOENT' })
@@ -82,7 +83,7 @@ test('C60 a program that is in no folder of PATH', async (t) => {
   t.is((await run('true', { env })).exitCode, 0)
 })
 
-test('C60 a script without a first line runs as under child_process, by a shell', async (t) => {
+test('a script without a first line runs as under child_process, by a shell (C60)', async (t) => {
   const script = file(join(folder(t), 'script'), 'echo "$1"; exit 5\n', 0o755)
   const { status, stdout } = spawnSync(script, ['word'], { encoding: 'utf8' })
   t.like(await run(script, ['word'], { env }), { exitCode: status, stdout })
@@ -109,7 +110,7 @@ async function beforeItIsUp(t, attempt) {
   return t.fail('never before the time was up')
 }
 
-test('C60 a program that was written a moment ago is tried again: by its own name, by PATH, as an interpreter', async (t) => {
+test('a program that was written a moment ago is tried again: by its own name, by PATH, as an interpreter (C60)', async (t) => {
   const at = folder(t)
   const script = file(join(at, 'script'), `#!${at}/program\n`, 0o755)
   for (const [name, printed] of [
@@ -134,7 +135,7 @@ test('C60 a program that was written a moment ago is tried again: by its own nam
     })
 })
 
-test('C60 a program that stays open for writing is ETXTBSY, and the message says what to do', async (t) => {
+test('a program that stays open for writing is ETXTBSY, and the message says what to do (C60)', async (t) => {
   const at = folder(t)
   const held = await busy(t, at)
   if (held === undefined) return
@@ -159,7 +160,7 @@ test('C60 a program that stays open for writing is ETXTBSY, and the message says
   t.is((await run(held.program, ['ran'], { env })).stdout, 'ran\n')
 })
 
-test('C61 an argument and an environment that are too long are named with their size', async (t) => {
+test('an argument and an environment that are too long are named with their size (C61)', async (t) => {
   const error = await refusal(t, 'true', ['short', 'x'.repeat(200 * 1024)])
   t.like(error, { code: 'E2BIG', step: 'arguments', errno: -7 })
   t.true(error.message.includes('args[1]') && error.message.includes(`${200 * 1024}`), error.message.slice(0, 300))
@@ -178,7 +179,7 @@ test('C61 an argument and an environment that are too long are named with their 
   t.is((await run('true', { env })).exitCode, 0)
 })
 
-test('C61 what just fits is not refused', async (t) => {
+test('what just fits is not refused (C61)', async (t) => {
   // Far beyond one message and one socket buffer.
   const words = Array.from({ length: 10 }, (_, index) => `${index}`.repeat(100_000))
   const { stdout, exitCode } = await run(
@@ -193,7 +194,7 @@ test('C61 what just fits is not refused', async (t) => {
 })
 
 // ---- paths that mean the process that looks them up
-test('C60 /proc/self is the host, as under child_process: program, directory, descriptors', async (t) => {
+test('/proc/self is the host, as under child_process: program, directory, descriptors (C60)', async (t) => {
   const at = folder(t)
   mkdirSync(join(at, 'sub'))
   copyFileSync('/bin/pwd', join(at, 'sub', 'program'))
@@ -250,7 +251,7 @@ test('C60 /proc/self is the host, as under child_process: program, directory, de
   }
 })
 
-test('C60 /proc/self: what it means is decided at the call, for another user, too', async (t) => {
+test('/proc/self: what it means is decided at the call, for another user, too (C60)', async (t) => {
   const at = folder(t)
   const directory = openSync(at, constants.O_RDONLY)
   const child = spawn('pwd', [], { env, cwd: `/proc/self/fd/${directory}` })
@@ -273,7 +274,7 @@ const name = (bytes) => `/${'n'.repeat(bytes - 1)}`
 /** The limits of the system, and those of a message (64 KiB) and of a spec (64 MiB). */
 const sizes = [5000, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, 70 * KIB, 64 * MIB, 65 * MIB]
 
-test('C61 a name that is too long is ENAMETOOLONG at once, by step, and short in the message', async (t) => {
+test('a name that is too long is ENAMETOOLONG at once, by step, and short in the message (C61)', async (t) => {
   for (const bytes of sizes)
     for (const [step, call] of [
       ['program', [name(bytes)]],
@@ -295,7 +296,7 @@ test('C61 a name that is too long is ENAMETOOLONG at once, by step, and short in
   t.is((await run('true', { env })).exitCode, 0)
 })
 
-test('C61 arguments and an environment of any size are E2BIG, with the name and size of the longest', async (t) => {
+test('arguments and an environment of any size are E2BIG, with the name and size of the longest (C61)', async (t) => {
   for (const bytes of [3 * MIB, 64 * MIB - 1, 64 * MIB, 65 * MIB]) {
     const long = 'x'.repeat(bytes)
     const argument = await refusal(t, 'true', ['short', long])
@@ -314,14 +315,14 @@ test('C61 arguments and an environment of any size are E2BIG, with the name and 
   t.is((await run('true', { env })).exitCode, 0)
 })
 
-test('C61 a folder of PATH that is too long is passed over', async (t) => {
+test('a folder of PATH that is too long is passed over (C61)', async (t) => {
   const PATH = `${name(5000)}:${name(70 * KIB)}:${env.PATH}`
   t.is((await run('true', { env: { ...env, PATH } })).exitCode, 0)
   const error = await refusal(t, 'true', [], { env: { ...env, PATH: name(70 * KIB) } })
   t.like(error, { code: 'ENOENT', step: 'program' })
 })
 
-test('C61 what is empty, and what is no UTF-8, comes through as under child_process', async (t) => {
+test('what is empty, and what is no UTF-8, comes through as under child_process (C61)', async (t) => {
   const args = ['-e', 'console.log(JSON.stringify([process.argv.slice(1), process.env.EMPTY]))', '--']
   const strings = ['', 'a', '', '\ud800', '\u{1f600}', '']
   const options = { env: { ...env, EMPTY: '' } }
@@ -330,7 +331,7 @@ test('C61 what is empty, and what is no UTF-8, comes through as under child_proc
   t.is((await run(process.execPath, [...args, ...strings], options)).stdout, stdout)
 })
 
-test('C61 as many places as there can be', async (t) => {
+test('as many places as there can be (C61)', async (t) => {
   const count = 60
   const child = spawn('bash', ['-c', `echo last >&${count - 1}`], { env, stdio: Array(count).fill('pipe') })
   const [text] = await once(child.stdio[count - 1], 'data')
@@ -339,7 +340,7 @@ test('C61 as many places as there can be', async (t) => {
   t.throws(() => spawn('true', [], { env, stdio: Array(count + 1).fill('pipe') }), { code: 'ERR_OUT_OF_RANGE' })
 })
 
-test('C61 names that are too long, on the command line and without a helper', async (t) => {
+test('names that are too long, on the command line and without a helper (C61)', async (t) => {
   const long = name(100 * KIB)
   for (const [args, status, step] of [
     [['--', long], 126, 'program'],
@@ -366,7 +367,7 @@ test('C61 names that are too long, on the command line and without a helper', as
   t.deepEqual(await host.next(), ['E2BIG', 'arguments', false])
 })
 
-test('C61 a NUL in an argument, an empty program and an empty directory are refused by name; run() never throws', async (t) => {
+test('a NUL in an argument, an empty program and an empty directory are refused by name; run() never throws (C61)', async (t) => {
   const long = `a\0${'b'.repeat(500)}`
   const cases = [
     [['true', ['fine', long]], 'ERR_INVALID_ARG_VALUE', ['args[1]', '502 bytes']],
@@ -389,7 +390,7 @@ test('C61 a NUL in an argument, an empty program and an empty directory are refu
   t.deepEqual(running(), [])
 })
 
-test('C62 an aborted signal starts nothing, and no listener is left on it', async (t) => {
+test('an aborted signal starts nothing, and no listener is left on it (C62)', async (t) => {
   const trace = join(folder(t), 'ran')
   const reason = new Error('why')
   const signal = AbortSignal.abort(reason)
@@ -410,7 +411,7 @@ test('C62 an aborted signal starts nothing, and no listener is left on it', asyn
   t.false(existsSync(trace))
 })
 
-test('C62 1,000 calls on one signal leave no listener', async (t) => {
+test('1,000 calls on one signal leave no listener (C62)', async (t) => {
   const { signal } = new AbortController()
   let most = 0
   let left = 1000
@@ -429,7 +430,7 @@ test('C62 1,000 calls on one signal leave no listener', async (t) => {
   t.deepEqual(getEventListeners(signal, 'abort'), [])
 })
 
-test('C63 input that nobody reads is no error; the exit status is that of the command', async (t) => {
+test('input that nobody reads is no error; the exit status is that of the command (C63)', async (t) => {
   const big = Buffer.alloc(1 << 20, 'x')
   for (let round = 0; round < 20; round++) {
     t.like(await run('true', { env, input: big }), { exitCode: 0, ok: true, stdout: '', notices: [] })
@@ -451,7 +452,7 @@ test('C63 input that nobody reads is no error; the exit status is that of the co
   t.is((await run('wc', ['-c'], { env, input: Readable.from([big, big]) })).stdout.trim(), `${2 << 20}`)
 })
 
-test('C63 input that fails ends the command and rejects with what there is of the result', async (t) => {
+test('input that fails ends the command and rejects with what there is of the result (C63)', async (t) => {
   const input = new Readable({ read() {} })
   const done = run('cat', { env, input })
   input.push('some')

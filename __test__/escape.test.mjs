@@ -1,8 +1,7 @@
 // C20 to C24 and C26: ways out of a group, and of being seen.
 import { spawn as plainSpawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import test from 'ava'
-import { endAll, run, spawn } from '../dist/index.js'
+import { run, spawn } from '../dist/index.js'
 import {
   childrenOf,
   comm,
@@ -12,7 +11,6 @@ import {
   helpersOf,
   isAlive,
   keepersOf,
-  leftByUs,
   marked,
   newMark,
   newWord,
@@ -21,20 +19,17 @@ import {
   until,
   withWord,
 } from './support/facts.mjs'
-import { compiled, fixture } from './support/fixtures.mjs'
+import { compiled, fixture, programOf } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { bind } from './support/port.mjs'
+import { suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const isLong = Boolean(process.env.HOLDFAST_LONG)
 const environment = (mark) => ({ ...process.env, MARK: mark })
 
-test.after.always('nothing of this file is left', async (t) => {
-  const left = leftByUs()
-  // What a failed test has not ended.
-  await endAll({ grace: 0 })
-  t.deepEqual(left, [])
-})
+suite(test, { patience: 0 })
 
 /** How many processes each form leaves. */
 const FORMS = { setsid: 1, 'double-fork': 1, bare: 1, nohup: 1, orphans: 300, chain: 1 }
@@ -47,7 +42,7 @@ function forms(act) {
   return Promise.all(Object.entries(FORMS).map(([form, count]) => act(form, newWord(), count)))
 }
 
-test('C20 what escaped is gone after a normal exit', async (t) => {
+test('what escaped is gone after a normal exit (C20)', async (t) => {
   await forms(async (form, word, count) => {
     const { stdout, exitCode, report } = await run('bash', [script(form), word])
     t.deepEqual(withWord(word), [], form)
@@ -64,7 +59,7 @@ test('C20 what escaped is gone after a normal exit', async (t) => {
   })
 })
 
-test('C20 what escaped is gone after a timeout', async (t) => {
+test('what escaped is gone after a timeout (C20)', async (t) => {
   await forms(async (form, word) => {
     const { stdout, timedOut, report } = await run('bash', ['-c', STAY, script(form), word], {
       timeout: 4000,
@@ -75,7 +70,7 @@ test('C20 what escaped is gone after a timeout', async (t) => {
   })
 })
 
-test('C20 what escaped is gone after end()', async (t) => {
+test('what escaped is gone after end() (C20)', async (t) => {
   await forms(async (form, word, count) => {
     const child = spawn('bash', ['-c', STAY, script(form), word])
     const [text] = await once(child.stdout, 'data')
@@ -91,7 +86,7 @@ test('C20 what escaped is gone after end()', async (t) => {
   })
 })
 
-test('C20 what escaped is gone after SIGKILL of the host', async (t) => {
+test('what escaped is gone after SIGKILL of the host (C20)', async (t) => {
   const words = Object.keys(FORMS).map((form) => [script(form), newWord()])
   const host = startHost(`
     const started = ${JSON.stringify(words)}.map(([script, word]) => {
@@ -162,30 +157,16 @@ function hasNamespaces(t) {
 
 /** Starts a storm in a namespace, ends it there when its limit is reached, and tells what was seen. */
 async function storm(program, form, most) {
-  const host = startHost(
-    `
-    const { allPids, comm, isAlive, until } = await import(${JSON.stringify(FACTS)})
-    const count = () => allPids().filter((pid) => comm(pid) === 'storm' && isAlive(pid)).length
-    // The shell stays, so that it is end() that ends a storm whose parents leave.
-    const args = ['-c', '"$@"; read -r _', 'sh', 'prlimit', '--nproc=${most}', ${JSON.stringify(program)}, ${JSON.stringify(form)}]
-    const child = spawn('sh', args, { uid: ${USER}, gid: ${USER}, stdio: ['pipe', 'pipe', 'inherit'], cwd: '/' })
-    await new Promise((resolve) => child.stdout.once('data', resolve))
-    const { outcome, reason, proofTime, leftoverCount, survivors } = await child.end({ grace: 0 })
-    const left = count()
-    if (left > 0) await until(() => count() === 0, 'the end of what survived', 50_000)
-    const { stdout } = await run('echo', ['the next call works'])
-    report({ outcome, reason, proofTime, leftoverCount, survivors, left, stdout, pid: process.pid })
-    process.exit()
-  `,
-    { command: [...NAMESPACE, 'sh', '-c', '"$0" "$@"; exit $?', process.execPath] },
-  )
+  const host = startHost(programOf('escape/end-storm', { FACTS, most, program, form, USER }), {
+    command: [...NAMESPACE, 'sh', '-c', '"$0" "$@"; exit $?', process.execPath],
+  })
   const seen = await host.next()
   await host.exited
   return seen
 }
 
 for (const form of ['group', 'sessions', 'leaving']) {
-  test(`C21 a storm of 500 is ended within the budget: ${form}`, async (t) => {
+  test(`a storm of 500 is ended within the budget: ${form} (C21)`, async (t) => {
     const program = compiled(t, 'storm')
     if (program === undefined || !hasNamespaces(t)) return
     for (let round = 0; round < (isLong ? 10 : 1); round++) {
@@ -198,7 +179,7 @@ for (const form of ['group', 'sessions', 'leaving']) {
 }
 
 if (isLong) {
-  test('C21 a storm of 1,500: ended, or survivors and then done', async (t) => {
+  test('a storm of 1,500: ended, or survivors and then done (C21)', async (t) => {
     const program = compiled(t, 'storm')
     if (program === undefined || !hasNamespaces(t)) return
     const seen = await storm(program, 'sessions', 1500)
@@ -214,7 +195,7 @@ if (isLong) {
 const isStopped = (pid) => stat(pid)?.state === 'T'
 const isTraced = (pid) => stat(pid)?.state === 't'
 
-test('C22 stopped processes in the background are ended', async (t) => {
+test('stopped processes in the background are ended (C22)', async (t) => {
   const word = newWord()
   const stop = 'kill -STOP $!; until grep -q "^State:.T" /proc/$!/status; do :; done; echo stopped'
   const script = `sleep "$0" & ${stop}; setsid sleep "$0" & ${stop}`
@@ -224,7 +205,7 @@ test('C22 stopped processes in the background are ended', async (t) => {
   t.deepEqual(withWord(word), [])
 })
 
-test('C22 a stopped command is woken for the first step of the ladder', async (t) => {
+test('a stopped command is woken for the first step of the ladder (C22)', async (t) => {
   const child = spawn('sleep', [newWord()])
   child.kill('SIGSTOP')
   await until(() => isStopped(child.pid), 'a stop')
@@ -232,7 +213,7 @@ test('C22 a stopped command is woken for the first step of the ladder', async (t
   t.is(child.signalCode, 'SIGTERM')
 })
 
-test('C22 a stopped group is ended by the timeout', async (t) => {
+test('a stopped group is ended by the timeout (C22)', async (t) => {
   const word = newWord()
   const child = spawn('sh', ['-c', 'trap "" TERM; setsid sleep "$0" & sleep "$0"; :', word], {
     timeout: 3000,
@@ -248,7 +229,7 @@ test('C22 a stopped group is ended by the timeout', async (t) => {
   t.deepEqual(withWord(word), [])
 })
 
-test('C22 a stopped command is ended by the death of its host', async (t) => {
+test('a stopped command is ended by the death of its host (C22)', async (t) => {
   const word = newWord()
   const host = startHost(`
     const child = spawn('sh', ['-c', 'trap "" TERM; sleep "$0"; :', ${JSON.stringify(word)}], { grace: 100 })
@@ -265,7 +246,7 @@ test('C22 a stopped command is ended by the death of its host', async (t) => {
   t.pass()
 })
 
-test('C22 a process that is traced within the call is ended', async (t) => {
+test('a process that is traced within the call is ended (C22)', async (t) => {
   const tracer = compiled(t, 'tracer')
   if (tracer === undefined) return
   const word = newWord()
@@ -278,7 +259,7 @@ test('C22 a process that is traced within the call is ended', async (t) => {
   t.is(await lines.next(), undefined)
 })
 
-test('C22 a process that is traced from outside is ended', async (t) => {
+test('a process that is traced from outside is ended (C22)', async (t) => {
   const program = compiled(t, 'tracer')
   if (program === undefined) return
   const child = spawn('sleep', [newWord()])
@@ -311,7 +292,7 @@ async function startNest(t, word) {
   return { child, levels }
 }
 
-test('C23 end() of the outer call leaves nothing of the inner ones', async (t) => {
+test('end() of the outer call leaves nothing of the inner ones (C23)', async (t) => {
   const word = newWord()
   const { child } = await startNest(t, word)
   const below = [child.pid, ...descendantsOf(child.pid)]
@@ -326,7 +307,7 @@ test('C23 end() of the outer call leaves nothing of the inner ones', async (t) =
   t.deepEqual(withWord(word), [])
 })
 
-test('C23 SIGKILL of the outer first process leaves nothing of the inner ones', async (t) => {
+test('SIGKILL of the outer first process leaves nothing of the inner ones (C23)', async (t) => {
   const word = newWord()
   const { child } = await startNest(t, word)
   const below = [child.pid, ...descendantsOf(child.pid)]
@@ -336,7 +317,7 @@ test('C23 SIGKILL of the outer first process leaves nothing of the inner ones', 
   t.deepEqual(withWord(word), [])
 })
 
-test('C23 SIGKILL of the middle host leaves nothing below it, and the outer one is not touched', async (t) => {
+test('SIGKILL of the middle host leaves nothing below it, and the outer one is not touched (C23)', async (t) => {
   const word = newWord()
   const { child, levels } = await startNest(t, word)
   const middle = levels.get(2)
@@ -355,7 +336,7 @@ test('C23 SIGKILL of the middle host leaves nothing below it, and the outer one 
 })
 
 // ---- C24
-test('C24 the port of a server in a session of its own is free after the call', async (t) => {
+test('the port of a server in a session of its own is free after the call (C24)', async (t) => {
   const mark = newMark()
   const serve = 'read -r port < <(exec setsid "$0" "$1"); echo "$port"'
   const args = ['-c', serve, process.execPath, fixture('listener.mjs')]
@@ -376,7 +357,7 @@ test('C24 the port of a server in a session of its own is free after the call', 
 // ---- C26
 const isLeaderless = (pid) => stat(pid)?.state === 'Z' && stat(pid).threads > 1
 
-test('C26 a process whose first thread has left is ended when it is left over', async (t) => {
+test('a process whose first thread has left is ended when it is left over (C26)', async (t) => {
   const program = compiled(t, 'leaderless')
   if (program === undefined) return
   // It is told from a dead one by its second thread alone; it holds the pipe until it is really gone.
@@ -388,7 +369,7 @@ test('C26 a process whose first thread has left is ended when it is left over', 
   t.is(stat(pid), undefined)
 })
 
-test('C26 a command whose first thread has left has not exited, and is ended', async (t) => {
+test('a command whose first thread has left has not exited, and is ended (C26)', async (t) => {
   const program = compiled(t, 'leaderless')
   if (program === undefined) return
   const child = spawn(program)
@@ -407,7 +388,7 @@ test('C26 a command whose first thread has left has not exited, and is ended', a
   t.is(await lines.next(), undefined)
 })
 
-test('C26 a command whose first thread has left is ended by the death of its host', async (t) => {
+test('a command whose first thread has left is ended by the death of its host (C26)', async (t) => {
   const program = compiled(t, 'leaderless')
   if (program === undefined) return
   const host = startHost(`

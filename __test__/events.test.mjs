@@ -4,12 +4,13 @@ import childProcess from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { setImmediate } from 'node:timers/promises'
-import test from 'ava'
 import { run, spawn } from '../dist/index.js'
 import { within } from './support/command-line.mjs'
 import { isAlive, stat, until } from './support/facts.mjs'
+import { programOf } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 const ROUNDS = 10
@@ -68,7 +69,7 @@ const ECHO = ['echo', ['important']]
 
 for (const [pause, wait] of Object.entries(pauses)) {
   for (const [consumer, consume] of Object.entries(consumers)) {
-    test(`C84 a listener after \`spawn\` and ${pause} gets the output: ${consumer}`, async (t) => {
+    test(`a listener after \`spawn\` and ${pause} gets the output: ${consumer} (C84)`, async (t) => {
       for (const start of Object.values(starters)) {
         for (let round = 0; round < ROUNDS; round++) {
           const child = start(...ECHO)
@@ -102,7 +103,7 @@ for (const [pause, wait] of Object.entries(pauses)) {
     },
   }
   for (const [title, chain] of Object.entries(chains)) {
-    test(`C84 ${title}, with ${pause} between`, async (t) => {
+    test(`${title}, with ${pause} between (C84)`, async (t) => {
       for (const start of Object.values(starters)) {
         for (let round = 0; round < ROUNDS; round++) await within(chain(start(...ECHO)), title)
       }
@@ -110,7 +111,7 @@ for (const [pause, wait] of Object.entries(pauses)) {
     })
   }
 
-  test(`C84 of holdfast, with ${pause} between: spawn, data, exit, close, ended`, async (t) => {
+  test(`of holdfast, with ${pause} between: spawn, data, exit, close, ended (C84)`, async (t) => {
     for (const options of [{}, { stdio: 'ignore' }, { background: 'keep' }]) {
       for (let round = 0; round < ROUNDS; round++) {
         const child = starters.holdfast(...ECHO, options)
@@ -124,7 +125,7 @@ for (const [pause, wait] of Object.entries(pauses)) {
     }
   })
 
-  test(`C84 a listener after \`exit\` and ${pause} gets what nobody has read`, async (t) => {
+  test(`a listener after \`exit\` and ${pause} gets what nobody has read (C84)`, async (t) => {
     // Here child_process may have thrown it away by then.
     for (let round = 0; round < ROUNDS; round++) {
       const child = starters.holdfast(...ECHO)
@@ -134,7 +135,7 @@ for (const [pause, wait] of Object.entries(pauses)) {
     }
   })
 
-  test(`C84 two that end at once, awaited one after the other, with ${pause} between`, async (t) => {
+  test(`two that end at once, awaited one after the other, with ${pause} between (C84)`, async (t) => {
     for (let round = 0; round < ROUNDS; round++) {
       const [first, second] = [1, 2].map(() => starters.holdfast('true', [], { stdio: 'ignore' }))
       const pids = [first.pid, second.pid]
@@ -150,7 +151,7 @@ for (const [pause, wait] of Object.entries(pauses)) {
   })
 }
 
-test('C84 a start that fails: error, close, ended, each heard by who awaited the one before', async (t) => {
+test('a start that fails: error, close, ended, each heard by who awaited the one before (C84)', async (t) => {
   for (const start of Object.values(starters)) {
     const child = start('holdfast-no-such-program')
     const [error] = await within(once(child, 'error'), 'error').catch((error) => [error])
@@ -160,7 +161,7 @@ test('C84 a start that fails: error, close, ended, each heard by who awaited the
   }
 })
 
-test('C84 all of it is there before the loop has its turn: nothing is lost', async (t) => {
+test('all of it is there before the loop has its turn: nothing is lost (C84)', async (t) => {
   for (const consume of Object.values(consumers)) {
     const child = starters.holdfast(...ECHO)
     const { pid } = child
@@ -172,7 +173,7 @@ test('C84 all of it is there before the loop has its turn: nothing is lost', asy
   }
 })
 
-test('C84 the order is kept, and each event has a turn of its own', async (t) => {
+test('the order is kept, and each event has a turn of its own (C84)', async (t) => {
   const child = starters.holdfast('sh', ['-c', 'echo out; echo err >&2'])
   const seen = []
   let turn = 0
@@ -200,13 +201,13 @@ test('C84 the order is kept, and each event has a turn of its own', async (t) =>
   )
 })
 
-test('C84 output that nobody listens for holds nothing up, and run() has all of its own', async (t) => {
+test('output that nobody listens for holds nothing up, and run() has all of its own (C84)', async (t) => {
   const child = starters.holdfast('seq', ['1000'])
   await within(once(child, 'close'), 'close')
   t.is((await run('seq', ['1000'], { env })).stdout.split('\n').length, 1001)
 })
 
-test('C84 an event that is being kept for the next turn is no live process: kill() and end() know', async (t) => {
+test('an event that is being kept for the next turn is no live process: kill() and end() know (C84)', async (t) => {
   const child = starters.holdfast(...ECHO)
   const { pid } = child
   let report
@@ -221,27 +222,7 @@ test('C84 an event that is being kept for the next turn is no live process: kill
 })
 
 /** The host's events without `exited`, as where the command itself survives; `ended` says for which reason. */
-const WITHOUT_EXIT = (reason) => `
-  const { join } = require('node:path')
-  const { once } = require('node:events')
-  const { path } = holdfast.capabilities().helper
-  const addon = require(join(path, '..', 'holdfast.linux-x64-gnu.node'))
-  const { receive } = addon
-  addon.receive = (call) =>
-    receive(call)
-      .filter(({ kind }) => kind !== 'exited')
-      .map((event) => event.kind === 'ended'
-        ? { ...event, outcome: 'survivors', reason: '${reason}', survivors: [{ pid: 99, name: 'set-uid' }] }
-        : event)
-  const seen = []
-  const child = spawn('cat', [], { grace: 0 })
-  for (const event of ['spawn', 'exit', 'close', 'ended']) child.on(event, (...args) => seen.push([event, args[0], args[1]].slice(0, event === 'ended' ? 1 : 3)))
-  await once(child, 'spawn')
-  const { survivors } = await child.end()
-  const result = await run('true')
-  report({ seen, survivors, result: [result.exitCode, result.signal, result.ok, result.report.survivors] })
-  process.exit()
-`
+const WITHOUT_EXIT = (reason) => programOf('events/without-exit', { reason })
 test('a command that is itself among the survivors has no `exit`; a lost keeper gives null and null', async (t) => {
   const survivors = [{ pid: 99, name: 'set-uid' }]
   for (const [reason, exits] of [

@@ -1,17 +1,15 @@
+// Every example, and the demonstration of `npm start`, prints what it says and leaves nothing.
 import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
-import { holdfast, killStarted, marks } from './support/command-line.mjs'
-import { comm, marked, noneMarked } from './support/facts.mjs'
+import { holdfast } from './support/command-line.mjs'
+import { comm, marked } from './support/facts.mjs'
+import { suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const path = (file) => fileURLToPath(new URL(`../${file}`, import.meta.url))
 const execute = (file) => holdfast([], { command: [process.execPath, path(file)], stdio: ['ignore', 'pipe', 'pipe'] })
 
-test.afterEach.always(killStarted)
-test.after.always('nothing is left alive', async (t) => {
-  await Promise.allSettled(marks.map((one) => noneMarked(one)))
-  t.deepEqual(marks.flatMap(marked).map(comm), [])
-})
+suite(test)
 
 const PRINTED = {
   'session.mjs':

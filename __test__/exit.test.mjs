@@ -1,41 +1,24 @@
 // What a host leaves at its own exit, below a process 1 that reaps nobody but the hosts that it starts.
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
-import { leftByUs } from './support/facts.mjs'
-import { has } from './support/suite.mjs'
+import { fixture, PYTHON } from './support/fixtures.mjs'
+import { has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
-test.after.always('nothing is left', (t) => t.deepEqual(leftByUs(), []))
+suite(test, { patience: 0 })
 
 const HOLDFAST = fileURLToPath(new URL('../dist/index.js', import.meta.url))
 const IN_NAMESPACE = ['unshare', '--pid', '--fork', '--kill-child', '--mount', '--mount-proc']
 const HOSTS = 5
 
 /** Process 1: runs the hosts one after another; then waits until nothing of them is alive, and says what is there. */
-const INIT = `
-import json, os, subprocess, sys, time
-codes = [subprocess.run(sys.argv[2:]).returncode for _ in range(int(sys.argv[1]))]
-def processes():
-    found = {}
-    for name in os.listdir('/proc'):
-        if name.isdigit() and name != '1':
-            try:
-                text = open('/proc/%s/stat' % name).read()
-            except OSError:
-                continue
-            found[int(name)] = (text[text.index('(') + 1:text.rindex(')')], text[text.rindex(')') + 2])
-    return found
-deadline = time.time() + 20
-while time.time() < deadline and any(state != 'Z' for _, state in processes().values()):
-    time.sleep(0.002)
-print(json.dumps({'codes': codes, 'left': [name for name, _ in processes().values()]}))
-`
+const INIT = fixture('exit/init.py')
 
 const NO_NAMESPACE = (() => {
-  const { status, error, stderr } = spawnSync(IN_NAMESPACE[0], [...IN_NAMESPACE.slice(1), 'python3', '--version'], {
+  const { status, error, stderr } = spawnSync(IN_NAMESPACE[0], [...IN_NAMESPACE.slice(1), PYTHON, '--version'], {
     encoding: 'utf8',
   })
-  return status === 0 ? '' : `no pid namespace with python3 in it can be made: ${error?.message ?? stderr.trim()}`
+  return status === 0 ? '' : `no pid namespace with Python in it can be made: ${error?.message ?? stderr.trim()}`
 })()
 
 /** By name: what the host does, and the status that it exits with. */
@@ -73,7 +56,7 @@ for (const [what, [body, status]] of Object.entries(HOSTS_THAT)) {
       const { run, spawn, endAll, guard, resetHelper } = require(${JSON.stringify(HOLDFAST)})
       ;(async () => {${body}\n})()
     `
-    const [file, ...args] = [...IN_NAMESPACE, 'python3', '-c', INIT, `${HOSTS}`, process.execPath, '-e', text]
+    const [file, ...args] = [...IN_NAMESPACE, PYTHON, INIT, `${HOSTS}`, process.execPath, '-e', text]
     const { stdout, stderr } = spawnSync(file, args, { encoding: 'utf8', timeout: 100_000, killSignal: 'SIGKILL' })
     t.deepEqual(JSON.parse(stdout || '{}'), { codes: Array(HOSTS).fill(status), left: [] }, stderr)
   })

@@ -3,32 +3,17 @@ import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import test from 'ava'
 import { spawn } from '../dist/index.js'
+import { fixture, PYTHON } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { folder, has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 
 /** A server: notes each SIGTERM in the file, and exits some time after the first. `busy`: it wakes up all the time. */
-const LEAF = `
-import os, signal, sys, time
-file, lasts, busy = sys.argv[1], float(sys.argv[2]), len(sys.argv) > 3
-first = None
-def note(number, frame):
-    global first
-    first = first or time.monotonic()
-    os.write(out, b'TERM\\n')
-out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-os.fchmod(out, 0o666)
-signal.signal(signal.SIGTERM, note)
-signal.alarm(60)
-print('up', flush=True)
-while not first or time.monotonic() < first + lasts:
-    if first or busy: time.sleep(0.005)
-    else: signal.pause()
-os._exit(7)`
+const LEAF = fixture('first-signal/leaf.py')
 /** Passes SIGTERM on to its child, waits for it, and ends as it does. */
 const PASSES = `
 import signal, subprocess, sys
@@ -43,12 +28,12 @@ const LEAVES = PASSES.replace('child.send_signal(number)', 'sys.exit(3)')
 
 /** Without `--foreground` it sends two itself: to its child, and to its group, and a child that is awake has both. */
 const TIMEOUT = ['timeout', '--foreground', '60']
-const python = (script) => ['python3', '-c', script]
+const python = (script) => [PYTHON, '-c', script]
 
 /** Ends `wrapper leaf` and returns how often the leaf had SIGTERM, and its exit. */
 async function asked(t, wrapper, { lasts = 0.1, busy = false, ...options } = {}) {
   const file = join(folder(t), 'asked')
-  const [program, ...args] = [...wrapper, ...python(LEAF), file, String(lasts), ...(busy ? ['busy'] : [])]
+  const [program, ...args] = [...wrapper, PYTHON, LEAF, file, String(lasts), ...(busy ? ['busy'] : [])]
   const child = spawn(program, args, { env, grace: 10_000, stdio: ['ignore', 'pipe', 'ignore'], ...options })
   const exited = once(child, 'exit')
   t.is(await linesOf(child.stdout).next(), 'up')
@@ -80,7 +65,7 @@ const passers = {
 }
 
 for (const [name, { wrapper, code, signal, reason = '' }] of Object.entries(passers)) {
-  test(`C93 behind ${name} the server gets the first signal once`, async (t) => {
+  test(`behind ${name} the server gets the first signal once (C93)`, async (t) => {
     if (!has(t, reason)) return
     const seen = await asked(t, wrapper, { lasts: 0.3 })
     t.is(seen.count, 1)
@@ -98,19 +83,19 @@ const others = {
 }
 
 for (const [name, wrapper] of Object.entries(others)) {
-  test(`C93 below one that ${name} the server gets the first signal all the same, once`, async (t) => {
+  test(`below one that ${name} the server gets the first signal all the same, once (C93)`, async (t) => {
     t.is((await asked(t, wrapper)).count, 1)
   })
 }
 
-test('C93 a server that never sleeps, below one that handles the signal for itself, gets it before the grace is over', async (t) => {
+test('a server that never sleeps, below one that handles the signal for itself, gets it before the grace is over (C93)', async (t) => {
   t.is((await asked(t, python(KEEPS), { busy: true, grace: 1000 })).count, 1)
   t.is((await asked(t, python(KEEPS), { busy: true, grace: 200, lasts: 0 })).count, 1)
 })
 
-test('C93 a grace that is shortened: a server that never sleeps gets it before that is over', async (t) => {
+test('a grace that is shortened: a server that never sleeps gets it before that is over (C93)', async (t) => {
   const file = join(folder(t), 'asked')
-  const args = [...python(KEEPS), ...python(LEAF), file, '0', 'busy']
+  const args = [...python(KEEPS), PYTHON, LEAF, file, '0', 'busy']
   const child = spawn(args[0], args.slice(1), { env, grace: 10_000, stdio: ['ignore', 'pipe', 'ignore'] })
   t.is(await linesOf(child.stdout).next(), 'up')
   child.end()
@@ -118,7 +103,7 @@ test('C93 a grace that is shortened: a server that never sleeps gets it before t
   t.is(readFileSync(file, 'utf8'), 'TERM\n')
 })
 
-test('C93 a stopped process below one that handles the signal is not woken before it has the signal', async (t) => {
+test('a stopped process below one that handles the signal is not woken before it has the signal (C93)', async (t) => {
   const file = join(folder(t), 'woken')
   const script = `
 import os, signal, sys
@@ -129,7 +114,7 @@ signal.alarm(60)
 os.kill(os.getpid(), signal.SIGSTOP)
 while os.fstat(out).st_size < 10: signal.pause()`
   const waits = `${KEEPS.replace('sys.exit(child.wait())', 'os.waitid(os.P_PID, child.pid, os.WSTOPPED); print("up", flush=True)\n$&')}`
-  const child = spawn('python3', ['-c', `import os${waits}`, ...python(script), file], {
+  const child = spawn(PYTHON, ['-c', `import os${waits}`, ...python(script), file], {
     env,
     grace: 10_000,
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -139,7 +124,7 @@ while os.fstat(out).st_size < 10: signal.pause()`
   t.is(readFileSync(file, 'utf8'), 'TERM CONT ')
 })
 
-test('C93 where not all can be held at once, all get it', async (t) => {
+test('where not all can be held at once, all get it (C93)', async (t) => {
   const file = join(folder(t), 'asked')
   const leaves = 150
   const script = `trap : TERM
@@ -161,9 +146,9 @@ test('C93 where not all can be held at once, all get it', async (t) => {
   t.is(readFileSync(file, 'utf8').split('TERM').length - 1, leaves)
 })
 
-test('C93 abort, timeout and what is left at the exit come once as well', async (t) => {
+test('abort, timeout and what is left at the exit come once as well (C93)', async (t) => {
   const file = join(folder(t), 'asked')
-  const leaf = [...python(PASSES), ...python(LEAF), file, '0.1']
+  const leaf = [...python(PASSES), PYTHON, LEAF, file, '0.1']
   const seen = () => readFileSync(file, 'utf8')
   const abort = new AbortController()
   const aborted = spawn(leaf[0], leaf.slice(1), { env, signal: abort.signal, stdio: ['ignore', 'pipe', 'ignore'] })

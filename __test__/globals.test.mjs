@@ -1,11 +1,12 @@
 // C88: tests replace timers and clocks, and have realms of their own. Nothing hangs for it, and nothing is refused.
 import { dirname } from 'node:path'
 import { runInNewContext } from 'node:vm'
-import test from 'ava'
 import { run, spawn } from '../dist/index.js'
 import { within } from './support/command-line.mjs'
+import { programOf } from './support/fixtures.mjs'
 import { HOLDFAST, SESSION, startHost } from './support/host.mjs'
 import { folder, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 
@@ -13,22 +14,7 @@ const { env } = suite(test)
  * Fake timers that never fire, and clocks that stand still; as globals and in `node:timers`. What Node.js itself puts
  * off by process.nextTick goes on, or none of its streams would.
  */
-const FAKES = (folder) => `
-  const timers = require('node:timers')
-  const never = () => ({ ref() { return this }, unref() { return this }, refresh() { return this }, hasRef: () => true })
-  for (const name of ['setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval', 'clearImmediate']) {
-    globalThis[name] = timers[name] = never
-  }
-  globalThis.queueMicrotask = never
-  const { nextTick } = process
-  process.nextTick = (...args) => {
-    const [, caller] = new Error().stack.split('\\n    at ')
-    const [, user] = new Error().stack.split('\\n    at ').slice(1)
-    if (!(user ?? caller).includes(${JSON.stringify(folder)})) nextTick(...args)
-  }
-  Date.now = () => 0
-  performance.now = () => 0
-`
+const FAKES = (folder) => programOf('globals/fakes', { folder })
 
 /** One of each wait that there is. */
 const JOBS = {
@@ -83,7 +69,7 @@ const EXPECTED = {
 }
 
 for (const [title, job] of Object.entries(JOBS)) {
-  test(`C88 fake timers and clocks: ${title}`, async (t) => {
+  test(`fake timers and clocks: ${title} (C88)`, async (t) => {
     const load = `require(${JSON.stringify(SESSION)})`
     const host = startHost(
       `${load}\n${FAKES(dirname(HOLDFAST))}\nreport(await (async () => {${job}})())\nprocess.exit()`,
@@ -98,28 +84,9 @@ for (const [title, job] of Object.entries(JOBS)) {
 }
 
 /** Loads the package in a context of its own, as test runners do: none of its classes is the main context's. */
-const LOADER = `
-  const { readFileSync } = require('node:fs')
-  const { dirname, join } = require('node:path')
-  const vm = require('node:vm')
-  const { createRequire } = require('node:module')
-  const given = { process, Buffer, console, AbortController, AbortSignal, URL, TextDecoder, performance }
-  const context = vm.createContext({ ...given })
-  const loaded = new Map()
-  const load = (path) => {
-    if (loaded.has(path)) return loaded.get(path).exports
-    const module = { exports: {} }
-    loaded.set(path, module)
-    const own = createRequire(path)
-    const need = (name) => (/^[.].*/.test(name) && !name.endsWith('.json') ? load(own.resolve(name)) : own(name))
-    need.resolve = own.resolve
-    const text = '(function (exports, require, module, __filename, __dirname) {' + readFileSync(path, 'utf8') + '})'
-    vm.runInContext(text, context, { filename: path })(module.exports, need, module, path, dirname(path))
-    return module.exports
-  }
-`
+const LOADER = programOf('globals/load-in-context')
 for (const [title, job] of Object.entries(JOBS)) {
-  test(`C88 loaded in a context of its own: ${title}`, async (t) => {
+  test(`loaded in a context of its own: ${title} (C88)`, async (t) => {
     const inContext = job.replace('require(', 'load(').replaceAll("load('node:", "require('node:")
     const host = startHost(
       `${LOADER}
@@ -135,7 +102,7 @@ for (const [title, job] of Object.entries(JOBS)) {
   })
 }
 
-test('C88 values of another realm are taken', async (t) => {
+test('values of another realm are taken (C88)', async (t) => {
   const foreign = (code) => runInNewContext(code)
   const bytes = foreign('new Uint8Array([104, 105])')
   t.false(bytes instanceof Uint8Array)
@@ -159,7 +126,7 @@ test('C88 values of another realm are taken', async (t) => {
   t.is(text, 'hi')
 })
 
-test('C88 an AbortSignal and a URL of another realm or library are taken', async (t) => {
+test('an AbortSignal and a URL of another realm or library are taken (C88)', async (t) => {
   const at = new URL(`file://${folder(t)}`)
   const { href, protocol, hostname, pathname, host, search, hash } = at
   const like = { href, protocol, hostname, pathname, host, search, hash, toString: () => href }
@@ -183,7 +150,7 @@ test('C88 an AbortSignal and a URL of another realm or library are taken', async
   t.is([...listeners].length <= 1, true)
 })
 
-test('C88 what cannot be unlistened is no AbortSignal, and is refused before the start', async (t) => {
+test('what cannot be unlistened is no AbortSignal, and is refused before the start (C88)', async (t) => {
   const signal = { aborted: false, addEventListener() {} }
   await t.throwsAsync(run('true', { env, signal }), { code: 'ERR_INVALID_ARG_TYPE', message: /options\.signal/ })
 })

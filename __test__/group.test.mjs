@@ -1,17 +1,19 @@
+// Process groups and sessions of a call are those of child_process; kill() and killGroup() reach nobody else.
 import { spawn as spawnPlain } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import test from 'ava'
 import * as holdfast from '../dist/index.js'
 import { isAlive, noneMarked, stat, until } from './support/facts.mjs'
+import { PYTHON, programOf } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { folder, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { spawn } = holdfast
 const { mark, env } = suite(test)
 
-test('C25 detached: process.kill(-pid) reaches the group from the moment that spawn() returns', async (t) => {
+test('detached: process.kill(-pid) reaches the group from the moment that spawn() returns (C25)', async (t) => {
   for (let round = 0; round < 50; round++) {
     const child = spawn('sleep', ['50'], { env, stdio: 'ignore', detached: true })
     // A starved keeper is waited for 20 ms and no longer.
@@ -26,7 +28,7 @@ test('C25 detached: process.kill(-pid) reaches the group from the moment that sp
   }
 })
 
-test('C91 the command leads neither group nor session, and no other call can join its group', async (t) => {
+test('the command leads neither group nor session, and no other call can join its group (C91)', async (t) => {
   const script = 'import os, sys; os.setpgid(0, int(sys.argv[1]))'
   for (let round = 0; round < 10; round++) {
     const [child, other] = [1, 2].map(() => spawn('sleep', ['50'], { env, stdio: 'ignore' }))
@@ -37,7 +39,7 @@ test('C91 the command leads neither group nor session, and no other call can joi
     t.not(session, stat(other.pid).session)
     t.not(pgrp, stat(other.pid).pgrp)
     t.throws(() => process.kill(-child.pid, 0), { code: 'ESRCH' })
-    const { stderr } = await holdfast.run('python3', ['-c', script, String(pgrp)], { env })
+    const { stderr } = await holdfast.run(PYTHON, ['-c', script, String(pgrp)], { env })
     t.regex(stderr, /PermissionError/)
     t.true(child.killGroup('SIGTERM'))
     t.deepEqual(await once(child, 'exit'), [null, 'SIGTERM'])
@@ -46,7 +48,7 @@ test('C91 the command leads neither group nor session, and no other call can joi
   }
 })
 
-test('C91 setsid(1) of the command itself: its program is the command, and its exit the call’s', async (t) => {
+test('setsid(1) of the command itself: its program is the command, and its exit the call’s (C91)', async (t) => {
   const script = 'sleep .1; echo hi; exit 5'
   for (const args of [
     ['setsid', 'bash', '-c', script],
@@ -57,14 +59,14 @@ test('C91 setsid(1) of the command itself: its program is the command, and its e
     t.deepEqual([exitCode, stdout, ok], [5, 'hi\n', false])
   }
   const python = 'import os; os.setpgrp(); print(os.getpgrp() == os.getpid())'
-  t.is((await holdfast.run('python3', ['-c', python], { env })).stdout, 'True\n')
-  t.is((await holdfast.run('python3', ['-c', 'import os; os.setsid(); print("led")'], { env })).stdout, 'led\n')
-  const { exitCode, stderr } = await holdfast.run('python3', ['-c', 'import os; os.setsid()'], { env, detached: true })
+  t.is((await holdfast.run(PYTHON, ['-c', python], { env })).stdout, 'True\n')
+  t.is((await holdfast.run(PYTHON, ['-c', 'import os; os.setsid(); print("led")'], { env })).stdout, 'led\n')
+  const { exitCode, stderr } = await holdfast.run(PYTHON, ['-c', 'import os; os.setsid()'], { env, detached: true })
   t.is(exitCode, 1, 'a leader cannot, as under child_process with detached: true')
   t.regex(stderr, /PermissionError/)
 })
 
-test('C91 after its exit the number of the command is free, while what it left runs on', async (t) => {
+test('after its exit the number of the command is free, while what it left runs on (C91)', async (t) => {
   const options = { env, stdio: ['ignore', 'pipe', 'inherit'], background: 'keep' }
   const child = spawn('sh', ['-c', 'sleep 50 & echo $!'], options)
   const [line] = await once(child.stdout, 'data')
@@ -123,7 +125,7 @@ for (const [name, program, detached] of Object.entries(programs).flatMap(([name,
   [name, program, false],
   [name, program, true],
 ])) {
-  test(`C25 as under child_process ${detached ? 'with detached' : 'without it'}: ${name}`, async (t) => {
+  test(`as under child_process ${detached ? 'with detached' : 'without it'}: ${name} (C25)`, async (t) => {
     const at = folder(t)
     const plain = await observe(
       (...call) => spawnPlain(call[0], call[1], { ...call[2], detached }),
@@ -146,14 +148,14 @@ for (const [name, program, detached] of Object.entries(programs).flatMap(([name,
   })
 }
 
-test('C25 what setsid left in a session of its own is ended with the call, and named', async (t) => {
+test('what setsid left in a session of its own is ended with the call, and named (C25)', async (t) => {
   const script = 'setsid sleep 50 & until read -r name < /proc/$!/comm && [ "$name" = sleep ]; do :; done; echo $!'
   const { stdout, report } = await holdfast.run('bash', ['-c', script], { env })
   t.deepEqual(report.leftovers, [{ pid: Number(stdout), name: 'sleep' }])
   t.false(isAlive(Number(stdout)))
 })
 
-test('C25 killGroup() signals the group and no other process of the call', async (t) => {
+test('killGroup() signals the group and no other process of the call (C25)', async (t) => {
   const script = [
     'setsid sleep 50 & other=$!',
     // Out of the group before anybody signals it.
@@ -172,7 +174,7 @@ test('C25 killGroup() signals the group and no other process of the call', async
   t.false(isAlive(other))
 })
 
-test('C25 the first signal of the ladder reaches what setsid moved out of the group as well', async (t) => {
+test('the first signal of the ladder reaches what setsid moved out of the group as well (C25)', async (t) => {
   const at = folder(t)
   const MANY = 20
   // Their parent, in the group, dies of the same signal: they change hands in the middle of the signalling.
@@ -192,7 +194,7 @@ test('C25 the first signal of the ladder reaches what setsid moved out of the gr
 /** In a pid namespace of its own, where a signal to everybody would reach nobody else. */
 const NAMESPACE = ['unshare', '--pid', '--mount', '--fork', '--kill-child', '--mount-proc']
 
-test('C30 no other exported function takes a process', (t) => {
+test('no other exported function takes a process (C30)', (t) => {
   const { default: _, 'module.exports': __, ...names } = holdfast
   t.deepEqual(
     Object.keys(names)
@@ -202,7 +204,7 @@ test('C30 no other exported function takes a process', (t) => {
   )
 })
 
-test('C30 kill() and killGroup() refuse what is no signal, and nothing is signalled', async (t) => {
+test('kill() and killGroup() refuse what is no signal, and nothing is signalled (C30)', async (t) => {
   const child = spawn('sleep', ['50'], { env, stdio: 'ignore' })
   for (const wrong of [-1, 1.5, Number.NaN, 2 ** 32, 2 ** 32 + 9, 200, '', 'SIGNONE', '9', {}, null, true, -9]) {
     for (const method of ['kill', 'killGroup']) {
@@ -216,7 +218,7 @@ test('C30 kill() and killGroup() refuse what is no signal, and nothing is signal
   t.is(child.signalCode, 'SIGUSR2')
 })
 
-test('C30 kill(0) asks and does not signal', async (t) => {
+test('kill(0) asks and does not signal (C30)', async (t) => {
   const child = spawn('sleep', ['50'], { env, stdio: 'ignore' })
   t.true(child.kill(0))
   t.true(child.killGroup(0))
@@ -225,31 +227,11 @@ test('C30 kill(0) asks and does not signal', async (t) => {
   t.is(child.signalCode, 'SIGUSR1')
 })
 
-test('C30 kill() after the end, and of a start that failed, is false and signals nothing', async (t) => {
-  const host = startHost(
-    `
-    const { spawn: plain } = require('node:child_process')
-    const caught = []
-    for (const name of ['SIGTERM', 'SIGUSR1', 'SIGUSR2', 'SIGCONT']) process.on(name, () => caught.push(name))
-    const own = plain('sleep', ['50'], { stdio: 'ignore' })
-    const ended = spawn('true')
-    const failed = spawn('/no/such/program')
-    failed.on('error', () => {})
-    await Promise.all([ended.ended, failed.ended])
-    const answers = []
-    // Number 0 would be the group of the host, -1 everybody.
-    for (const child of [ended, failed])
-      for (const signal of [0, 'SIGTERM', 'SIGUSR1', 'SIGKILL'])
-        answers.push(child.kill(signal), child.killGroup(signal))
-    await Promise.all([ended.end(), failed.end()])
-    await endAll({ signal: 'SIGKILL', grace: 0 })
-    process.kill(process.pid, 'SIGCONT')
-    while (caught.length === 0) await new Promise((resolve) => setImmediate(resolve))
-    report({ answers, caught, own: [own.exitCode, own.signalCode], killed: [ended.killed, failed.killed] })
-    own.kill('SIGKILL')
-    `,
-    { env: { MARK: mark }, command: [...NAMESPACE, process.execPath] },
-  )
+test('kill() after the end, and of a start that failed, is false and signals nothing (C30)', async (t) => {
+  const host = startHost(programOf('group/signal-after-the-end'), {
+    env: { MARK: mark },
+    command: [...NAMESPACE, process.execPath],
+  })
   t.teardown(() => host.kill())
   const { answers, caught, own, killed } = await host.next()
   t.deepEqual(answers, Array(16).fill(false))

@@ -3,7 +3,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
+import test from './support/test.mjs'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const TITLE = /\btest(?:It)?(?:\.\w+)?\(\s*[`'"](.*)|^\s*fn (\w+)\(/gm

@@ -1,10 +1,10 @@
 // The ways to hold a group, one after the other: what the kernel refuses decides which one it is, and all come to the
 // same ends.
-import test from 'ava'
 import { gone, guardsOf, isAlive, noneMarked, stat, statusOf, until } from './support/facts.mjs'
 import { compiled } from './support/fixtures.mjs'
 import { ends, guardHost, orderedHost, ownGroup, shellOf, users } from './support/guard.mjs'
 import { killMarked, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 suite(test)
 
@@ -25,17 +25,17 @@ for (const [kernel, { rules, held }] of Object.entries(kernels)) {
     const filter = compiled(t, 'filter')
     return filter && guardHost(t, form, { command: [filter, ...rules, '--', process.execPath], ...more })
   }
-  const about = `C52 ${kernel}:`
+  const about = `${kernel}:`
 
   for (const [end, come] of Object.entries(ends)) {
-    test(`${about} a group of another session is ended by ${end}`, async (t) => {
+    test(`${about} a group of another session is ended by ${end} (C52)`, async (t) => {
       const host = await hostOf(t, spawned)
       if (host === undefined) return
       t.deepEqual(host.held(), [held])
       await come(t, host)
     })
 
-    test(`${about} a group of the host's session is ended by ${end}`, async (t) => {
+    test(`${about} a group of the host's session is ended by ${end} (C52)`, async (t) => {
       const host = await hostOf(t, ownGroup)
       if (host === undefined) return
       t.deepEqual(host.held(), ['pin'])
@@ -43,7 +43,7 @@ for (const [kernel, { rules, held }] of Object.entries(kernels)) {
     })
   }
 
-  test(`${about} members that came after the guard, and the exit of the leader (C05)`, async (t) => {
+  test(`${about} members that came after the guard, and the exit of the leader (C52 C05)`, async (t) => {
     const form = { start: shellOf('read _; sleep 60 & sleep 60 & wait', ['pipe', 'ignore', 'ignore']), count: 1 }
     const host = await hostOf(t, form)
     if (host === undefined) return
@@ -54,7 +54,7 @@ for (const [kernel, { rules, held }] of Object.entries(kernels)) {
     t.deepEqual(host.others(), [])
   })
 
-  test(`${about} what ignores SIGTERM, is stopped, or has left the group by its chain of parents`, async (t) => {
+  test(`${about} what ignores SIGTERM, is stopped, or has left the group by its chain of parents (C52)`, async (t) => {
     const script = `trap '' TERM; setsid sleep 60 & bash -c 'kill -STOP $$' & while :; do sleep 1; done`
     const isSettled = (pids) =>
       pids.some((pid) => stat(pid)?.state === 'T') && pids.filter((pid) => stat(pid)?.session === pid).length === 2
@@ -64,7 +64,7 @@ for (const [kernel, { rules, held }] of Object.entries(kernels)) {
     t.deepEqual(host.others(), [])
   })
 
-  test(`${about} C80 what was found is ended when the first signal has taken its parent`, async (t) => {
+  test(`${about} what was found is ended when the first signal has taken its parent (C52 C80)`, async (t) => {
     const script = `setsid bash -c 'trap "" TERM; sleep 60; :' & sleep 60`
     const isSettled = (pids) => pids.some((pid) => stat(pid)?.session === pid && ignoresTerm(pid))
     const host = await hostOf(t, { start: shellOf(script), count: 4, isSettled })
@@ -74,7 +74,7 @@ for (const [kernel, { rules, held }] of Object.entries(kernels)) {
     t.like(report, { outcome: 'ended', reason: 'end', leftoverCount: 3, survivors: [] }, JSON.stringify(report))
   })
 
-  test(`${about} members that come and go, and a leader that leaves before them`, async (t) => {
+  test(`${about} members that come and go, and a leader that leaves before them (C52)`, async (t) => {
     // Generations of shells, of which each leaves when it has started the next one; bounded by 10 s.
     const script = `
       next() { [ $SECONDS -lt 10 ] && (next) & }
@@ -89,7 +89,7 @@ for (const [kernel, { rules, held }] of Object.entries(kernels)) {
     t.deepEqual(host.others(), [])
   })
 
-  test(`${about} background 'keep', release(), and a guard that is killed`, async (t) => {
+  test(`${about} background 'keep', release(), and a guard that is killed (C52)`, async (t) => {
     const form = { start: shellOf('sleep 60 & sleep 60 & read _', ['pipe', 'ignore', 'ignore']), count: 3 }
     const host = await hostOf(t, form, { options: "{ background: 'keep' }" })
     if (host === undefined) return
@@ -107,7 +107,7 @@ for (const [kernel, { rules, held }] of Object.entries(kernels)) {
     await noneMarked(host.mark)
   })
 
-  test(`${about} a guard that is killed, and then the host`, async (t) => {
+  test(`${about} a guard that is killed, and then the host (C52)`, async (t) => {
     const host = await hostOf(t, TWO)
     if (host === undefined) return
     process.kill(host.guard, 'SIGKILL')
@@ -119,7 +119,7 @@ for (const [kernel, { rules, held }] of Object.entries(kernels)) {
     t.pass()
   })
 
-  test(`${about} C30 what it refuses, it refuses here as well`, async (t) => {
+  test(`${about} what it refuses, it refuses here as well (C52 C30)`, async (t) => {
     const filter = compiled(t, 'filter')
     if (filter === undefined) return
     const start = `

@@ -1,9 +1,9 @@
+// guard(): the process group of a child that something else has started ends with its leader, by end(), and with the host.
 import { execFileSync, spawn } from 'node:child_process'
 import { getEventListeners, once } from 'node:events'
 import { chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
 import { guard, HoldfastError, notices, running } from '../dist/index.js'
 import {
   childrenOf,
@@ -18,11 +18,12 @@ import {
   statusOf,
   until,
 } from './support/facts.mjs'
-import { compiled, fixture } from './support/fixtures.mjs'
+import { compiled, fixture, PYTHON, programOf } from './support/fixtures.mjs'
 import { ends, guardHost, orderedHost, ownGroup, shellOf, users } from './support/guard.mjs'
 import { HOLDFAST } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { folder, killMarked, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 
@@ -52,7 +53,7 @@ for (const [how, code] of Object.entries({
   'process.abort()': 'process.abort()',
   'the end of its work': 'process.stdin.destroy(); child.unref(); return new Promise(() => {})',
 }))
-  test(`C01 C02 the host ends by ${how}`, async (t) => {
+  test(`the host ends by ${how} (C01 C02)`, async (t) => {
     const host = await guardHost(t, { start: shellOf('sh -c "sleep 60; true" & sleep 60; true'), count: 4 })
     host.tell(code)
     await host.exited
@@ -61,7 +62,7 @@ for (const [how, code] of Object.entries({
     t.pass()
   })
 
-test('C02 the host ends by SIGSEGV, SIGTERM, SIGHUP', async (t) => {
+test('the host ends by SIGSEGV, SIGTERM, SIGHUP (C02)', async (t) => {
   for (const signal of ['SIGSEGV', 'SIGTERM', 'SIGHUP']) {
     const host = await guardHost(t, TWO)
     host.kill(signal)
@@ -77,7 +78,7 @@ const heard = []
 child.stdout.setEncoding('utf8').on('data', (text) => heard.push(...text.trim().split('\\n')))
 while (!heard.includes('ready')) await once(child.stdout, 'data')`
 
-test('C03 one that ignores SIGTERM gets it once, and is killed after the grace time', async (t) => {
+test('one that ignores SIGTERM gets it once, and is killed after the grace time (C03)', async (t) => {
   const host = await guardHost(t, { start: DEAF, count: 1 })
   const began = Date.now()
   const report = await host.do('return group.end({ grace: 300 })')
@@ -88,7 +89,7 @@ test('C03 one that ignores SIGTERM gets it once, and is killed after the grace t
   t.deepEqual(await host.do('return heard'), ['ready', 'SIGTERM'])
 })
 
-test('C03 one that ignores SIGTERM and the end of its stdin is ended by host death', async (t) => {
+test('one that ignores SIGTERM and the end of its stdin is ended by host death (C03)', async (t) => {
   const host = await guardHost(t, { start: DEAF, count: 1 })
   host.kill()
   await host.exited
@@ -117,7 +118,7 @@ test('a zombie that has left the group is not found anew in every look', async (
   t.like(await group.end({ grace: 0 }), { outcome: 'ended', leftovers: [], leftoverCount: 0 })
 })
 
-test('C13 the sweep after the exit of the leader needs no event loop', async (t) => {
+test('the sweep after the exit of the leader needs no event loop (C13)', async (t) => {
   const fifo = join(folder(t), 'fifo')
   execFileSync('mkfifo', [fifo])
   const host = await guardHost(t, TWO)
@@ -129,7 +130,7 @@ test('C13 the sweep after the exit of the leader needs no event loop', async (t)
   t.like(await host.answer(), { outcome: 'ended', reason: 'exit', leftoverCount: 2 })
 })
 
-test('C05 what is left when the leader has left by itself is ended as well', async (t) => {
+test('what is left when the leader has left by itself is ended as well (C05)', async (t) => {
   const child = lead(t, 'sleep 60 & sleep 60 & read _; exit 7')
   await until(() => child.live().length === 3, 'the shell and its children')
   const group = await guard(child)
@@ -152,7 +153,7 @@ test('a group that comes to its end by itself leaves a report without leftovers'
   t.like(await group.ended, { outcome: 'ended', reason: 'exit', leftoverCount: 0, leftovers: [] })
 })
 
-test('C05 a leader that exits before guard() is ready', async (t) => {
+test('a leader that exits before guard() is ready (C05)', async (t) => {
   for (let round = 0; round < 10; round++) {
     const child = lead(t, 'sleep 60 & exit 0', { stdio: 'ignore' })
     // Held in time, or dead in time; in both cases what is told is true.
@@ -168,7 +169,7 @@ test('C05 a leader that exits before guard() is ready', async (t) => {
   }
 })
 
-test('C26 a leader whose first thread has left is alive', async (t) => {
+test('a leader whose first thread has left is alive (C26)', async (t) => {
   const program = compiled(t, 'leaderless')
   if (program === undefined) return
   const child = lead(t, `exec ${program}`)
@@ -180,7 +181,7 @@ test('C26 a leader whose first thread has left is alive', async (t) => {
   t.false(isAlive(child.pid))
 })
 
-test('C22 what is stopped is ended', async (t) => {
+test('what is stopped is ended (C22)', async (t) => {
   const child = lead(t, 'sleep 60 & echo $!; wait')
   const sleeper = Number(await linesOf(child.stdout).next())
   const group = await guard(child)
@@ -191,7 +192,7 @@ test('C22 what is stopped is ended', async (t) => {
 })
 
 // ---- what has left the group
-test('C20 what has left the group and hangs on it by its parents is ended', async (t) => {
+test('what has left the group and hangs on it by its parents is ended (C20)', async (t) => {
   for (const end of ['end', 'host']) {
     const start = shellOf('setsid sleep 60 & bash -c "setsid sleep 60 & wait" & wait')
     const host = await guardHost(t, {
@@ -205,7 +206,7 @@ test('C20 what has left the group and hangs on it by its parents is ended', asyn
   }
 })
 
-test('C20 an orphan that has left the group is not seen, and not claimed to be', async (t) => {
+test('an orphan that has left the group is not seen, and not claimed to be (C20)', async (t) => {
   const start = shellOf('(setsid sleep 60 &); sleep 60; true')
   const host = await guardHost(t, {
     start,
@@ -223,7 +224,7 @@ test('C20 an orphan that has left the group is not seen, and not claimed to be',
 })
 
 // ---- background: 'keep'
-test("C40 background 'keep': what is left when the leader exits runs on until end()", async (t) => {
+test("background 'keep': what is left when the leader exits runs on until end() (C40)", async (t) => {
   const host = await guardHost(
     t,
     { start: shellOf('sleep 60 & sleep 60 & read _', ['pipe', 'ignore', 'inherit']), count: 3 },
@@ -237,7 +238,7 @@ test("C40 background 'keep': what is left when the leader exits runs on until en
   t.deepEqual(host.others(), [])
 })
 
-test("C40 background 'keep': what is left runs on until the host dies", async (t) => {
+test("background 'keep': what is left runs on until the host dies (C40)", async (t) => {
   const host = await guardHost(
     t,
     { start: shellOf('sleep 60 & sleep 60 & read _', ['pipe', 'ignore', 'inherit']), count: 3 },
@@ -252,7 +253,7 @@ test("C40 background 'keep': what is left runs on until the host dies", async (t
   await gone([host.guard])
 })
 
-test("C40 background 'keep': the last process leaves by itself", async (t) => {
+test("background 'keep': the last process leaves by itself (C40)", async (t) => {
   const child = lead(t, '(read _ <&3; true) & read _; exit 0', { stdio: ['pipe', 'ignore', 'ignore', 'pipe'] })
   await until(() => child.live().length === 2, 'both')
   const group = await guard(child, { background: 'keep' })
@@ -264,7 +265,7 @@ test("C40 background 'keep': the last process leaves by itself", async (t) => {
 })
 
 // ---- end(), release(), abort
-test('C04 end() at once, twice, and after the end', async (t) => {
+test('end() at once, twice, and after the end (C04)', async (t) => {
   const child = lead(t, 'sleep 60 & sleep 60 & wait')
   const group = await guard(child)
   const both = await Promise.all([group.end(), group.end()])
@@ -278,7 +279,7 @@ test('C04 end() at once, twice, and after the end', async (t) => {
   await group[Symbol.asyncDispose]()
 })
 
-test('C04 a second end() shortens the first, and never lengthens it', async (t) => {
+test('a second end() shortens the first, and never lengthens it (C04)', async (t) => {
   t.timeout(20_000)
   const child = lead(t, `trap '' TERM; echo up; while :; do sleep 1; done`)
   await once(child.stdout, 'data')
@@ -311,7 +312,7 @@ test('dispose ends the group, and waits for it', async (t) => {
   t.like(await group.ended, { reason: 'end' })
 })
 
-test('C41 release(): the group lives on after the host is gone', async (t) => {
+test('release(): the group lives on after the host is gone (C41)', async (t) => {
   const host = await guardHost(t, TWO)
   const report = await host.do('return group.release()')
   t.like(report, { outcome: 'released', mechanism: 'group', by: 'guard', reason: 'release', leftoverCount: 0 })
@@ -324,7 +325,7 @@ test('C41 release(): the group lives on after the host is gone', async (t) => {
   await noneMarked(host.mark)
 })
 
-test('C41 release(), and the host is gone before it can be answered', async (t) => {
+test('release(), and the host is gone before it can be answered (C41)', async (t) => {
   const host = await guardHost(t, TWO)
   // What was written before the end of the pipe is read before it.
   host.tell("group.release(); process.kill(process.pid, 'SIGKILL')")
@@ -373,7 +374,7 @@ test('a signal that is aborted while guard() waits', async (t) => {
   t.deepEqual(child.live(), [])
 })
 
-test('C62 C75 a signal keeps no listener after any end, and one for all', async (t) => {
+test('a signal keeps no listener after any end, and one for all (C62 C75)', async (t) => {
   const { signal } = new AbortController()
   const children = [1, 2, 3].map(() => lead(t, 'read _'))
   const groups = await Promise.all(children.map((child) => guard(child, { signal })))
@@ -390,7 +391,7 @@ test('C62 C75 a signal keeps no listener after any end, and one for all', async 
   t.is(getEventListeners(signal, 'abort').length, 0)
 })
 
-test('C62 a signal that was aborted before: nothing is started, and the child runs on', async (t) => {
+test('a signal that was aborted before: nothing is started, and the child runs on (C62)', async (t) => {
   const child = lead(t, 'sleep 60')
   const reason = new Error('why')
   const signal = AbortSignal.abort(reason)
@@ -403,7 +404,7 @@ test('C62 a signal that was aborted before: nothing is started, and the child ru
 })
 
 // ---- the guard itself
-test('C56 SIGTERM, SIGHUP, SIGINT and their like to a guard: nothing happens', async (t) => {
+test('SIGTERM, SIGHUP, SIGINT and their like to a guard: nothing happens (C56)', async (t) => {
   const host = await guardHost(t, TWO)
   const signals = ['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGPIPE', 'SIGTSTP', 'SIGTTIN', 'SIGTTOU']
   for (const signal of signals) process.kill(host.guard, signal)
@@ -473,7 +474,7 @@ test('a guard that is killed while it ends the group: the next one does it, with
   t.deepEqual(await host.do('return heard'), ['ready', 'SIGTERM'])
 })
 
-test('C80 a guard that is killed in the grace: what only it had found is not said to have ended', async (t) => {
+test('a guard that is killed in the grace: what only it had found is not said to have ended (C80)', async (t) => {
   const ignoresTerm = (pid) => ((BigInt(`0x${statusOf(pid, 'SigIgn')}`) >> 14n) & 1n) === 1n
   const host = await guardHost(t, {
     // One that ignores SIGTERM outside the group, and one in it.
@@ -703,7 +704,7 @@ test('a guard that is gone before release() could be handed over: unconfirmed, w
 })
 
 // ---- in the host
-test('C64 a guard does not keep its host alive; a promise of its end does', async (t) => {
+test('a guard does not keep its host alive; a promise of its end does (C64)', async (t) => {
   const start = `${shellOf("trap '' TERM; while :; do sleep 1; done")}
     const group = await guard(child)
     child.unref()
@@ -729,7 +730,7 @@ test('C64 a guard does not keep its host alive; a promise of its end does', asyn
   }
 })
 
-test('C74 an AsyncLocalStorage store is kept', async (t) => {
+test('an AsyncLocalStorage store is kept (C74)', async (t) => {
   const { AsyncLocalStorage } = await import('node:async_hooks')
   const storage = new AsyncLocalStorage()
   const child = lead(t, 'sleep 60')
@@ -741,7 +742,7 @@ test('C74 an AsyncLocalStorage store is kept', async (t) => {
   })
 })
 
-test('C65 a worker thread is terminated: its groups are ended, the main thread’s are not', async (t) => {
+test('a worker thread is terminated: its groups are ended, the main thread’s are not (C65)', async (t) => {
   const worker = `
     const { parentPort, workerData } = require('node:worker_threads')
     const { spawn } = require('node:child_process')
@@ -764,17 +765,8 @@ test('C65 a worker thread is terminated: its groups are ended, the main thread�
   await until(() => guardsOf(host.pid).length === 0, 'the end of both guards')
 })
 
-test('C07 a hundred guards leave neither descriptor nor zombie in their host', async (t) => {
-  const many = (count) => `
-    const children = Array.from({ length: ${count} }, () => plain('sleep', ['60'], { detached: true, stdio: 'ignore' }))
-    const exits = children.map((child) => once(child, 'exit'))
-    const groups = await Promise.all(children.map((child) => guard(child)))
-    // By each of the ends.
-    children.filter((_, index) => index % 2).forEach((child) => child.kill('SIGKILL'))
-    const reports = await Promise.all(groups.map((group, index) => (index % 2 ? group.ended : group.end())))
-    await Promise.all(exits)
-    return reports.filter(({ outcome, by }) => outcome === 'ended' && by === 'guard').length
-  `
+test('a hundred guards leave neither descriptor nor zombie in their host (C07)', async (t) => {
+  const many = (count) => programOf('guard/many', { count })
   const host = await orderedHost(t, '')
   t.is(await host.do(many(2)), 2)
   await until(() => childrenOf(host.pid).length === 0, 'no child, zombies included')
@@ -784,19 +776,9 @@ test('C07 a hundred guards leave neither descriptor nor zombie in their host', a
   t.is([...descriptors(host.pid).values()].length, before)
 })
 
-test('C69 the leader exits while end() is on its way: the report always arrives', async (t) => {
+test('the leader exits while end() is on its way: the report always arrives (C69)', async (t) => {
   const host = await orderedHost(t, '')
-  const reports = await host.do(`
-    const reports = []
-    for (let round = 0; round < 40; round++) {
-      const child = plain('bash', ['-c', 'sleep 60 & read _'], { detached: true, stdio: ['pipe', 'ignore', 'ignore'] })
-      const group = await guard(child)
-      child.stdin.end()
-      for (let turn = 0; turn < round % 8; turn++) await new Promise((resolve) => setImmediate(resolve))
-      reports.push(await group.end({ grace: 60_000 }))
-    }
-    return reports
-  `)
+  const reports = await host.do(programOf('guard/end-beside-exit'))
   for (const report of reports) {
     t.like(report, { outcome: 'ended', by: 'guard' })
     t.true(['exit', 'end'].includes(report.reason))
@@ -834,7 +816,7 @@ const NAMESPACE = [
   ...['sh', '-c', '"$@"; exit', 'sh'],
 ]
 
-test('C30 guard() takes no wrong pid, and signals nothing', async (t) => {
+test('guard() takes no wrong pid, and signals nothing (C30)', async (t) => {
   const host = await orderedHost(
     t,
     `
@@ -847,27 +829,7 @@ test('C30 guard() takes no wrong pid, and signals nothing', async (t) => {
     `,
     { command: [...NAMESPACE, process.execPath] },
   )
-  const answer = await host.do(`
-    const codes = {}
-    const wrong = { 0: 0, 1: 1, '-1': -1, NaN: NaN, 1.5: 1.5, '2^31': 2 ** 31, '2^32': 2 ** 32, Infinity, negative: -stranger.pid,
-      own: process.pid, text: String(stranger.pid), bigint: BigInt(stranger.pid), null: null, nothing: undefined }
-    for (const [name, pid] of Object.entries(wrong)) {
-      const all = []
-      for (const target of [pid, { pid }]) all.push(await guard(target).then(() => 'taken', (error) => error.code))
-      codes[name] = all
-    }
-    const handles = { unstarted, object: {}, function: () => {}, inOwnGroup: own, numberInOwnGroup: own.pid }
-    for (const [name, target] of Object.entries(handles)) codes[name] = await guard(target).then(() => 'taken', (error) => error.code)
-    const options = { null: null, text: 'keep', signal: { signal: {} }, background: { background: 'release' } }
-    for (const [name, value] of Object.entries(options)) codes['option ' + name] = await guard(stranger, value).then(() => 'taken', (error) => error.code)
-    // What would have been caught, or have ended them, has been by now.
-    process.kill(process.pid, 'SIGCONT')
-    while (caught.length === 0) await new Promise((resolve) => setImmediate(resolve))
-    const facts = { codes, caught, own: [own.exitCode, own.signalCode], stranger: [stranger.exitCode, stranger.signalCode] }
-    own.kill('SIGKILL')
-    stranger.kill('SIGKILL')
-    return facts
-  `)
+  const answer = await host.do(programOf('guard/wrong-pids'))
   const range = Array(2).fill('ERR_OUT_OF_RANGE')
   const type = Array(2).fill('ERR_INVALID_ARG_TYPE')
   const value = Array(2).fill('ERR_INVALID_ARG_VALUE')
@@ -911,7 +873,7 @@ async function isRefused(t, target, reason) {
   t.deepEqual(guardsOf(process.pid), [])
 }
 
-test('C30 a child in the group of the host', async (t) => {
+test('a child in the group of the host (C30)', async (t) => {
   const child = lead(t, 'sleep 60 & wait', { detached: false })
   await until(() => child.live().length === 2, 'both')
   const before = child.live()
@@ -920,7 +882,7 @@ test('C30 a child in the group of the host', async (t) => {
   for (const pid of before) killMarked(pid, child.mark)
 })
 
-test('C30 processes that are no child of the host: its parent, a grandchild, the first process', async (t) => {
+test('processes that are no child of the host: its parent, a grandchild, the first process (C30)', async (t) => {
   const child = lead(t, 'setsid bash -c "echo \\$\\$; exec sleep 60" & wait')
   const grandchild = Number(await linesOf(child.stdout).next())
   t.is(stat(grandchild).pgrp, grandchild)
@@ -930,7 +892,7 @@ test('C30 processes that are no child of the host: its parent, a grandchild, the
   killMarked(grandchild, child.mark)
 })
 
-test('C30 a call of holdfast is no child of the host', async (t) => {
+test('a call of holdfast is no child of the host (C30)', async (t) => {
   const host = await orderedHost(t, "const child = spawn('sleep', ['60'], { stdio: 'ignore' })")
   t.like(await host.error('await guard(child)'), { code: 'ERR_HOLDFAST_GUARD', ran: true })
   t.regex((await host.error('await guard(child.pid)')).message, /not a child of this process/)
@@ -938,7 +900,7 @@ test('C30 a call of holdfast is no child of the host', async (t) => {
   t.like(await host.do('return child.end()'), { outcome: 'ended', by: 'keeper', reason: 'end' })
 })
 
-test('C30 a child that is dead: unreaped, reaped, by its handle and by its number', async (t) => {
+test('a child that is dead: unreaped, reaped, by its handle and by its number (C30)', async (t) => {
   const zombie = lead(t, 'sleep 60', { stdio: 'ignore' })
   zombie.kill('SIGKILL')
   // Nothing is reaped while this loop stands.
@@ -949,7 +911,7 @@ test('C30 a child that is dead: unreaped, reaped, by its handle and by its numbe
   await isRefused(t, zombie.pid, /not a child of this process, or has already been waited for/)
 })
 
-test('C30 a dead child with living ones in its group: they live on', async (t) => {
+test('a dead child with living ones in its group: they live on (C30)', async (t) => {
   const child = lead(t, 'sleep 60 & echo $!; read _')
   const sleeper = Number(await linesOf(child.stdout).next())
   child.kill('SIGKILL')
@@ -959,11 +921,11 @@ test('C30 a dead child with living ones in its group: they live on', async (t) =
   killMarked(sleeper, child.mark)
 })
 
-test('C30 a child that does not lead the group that it is in', async (t) => {
+test('a child that does not lead the group that it is in (C30)', async (t) => {
   const mark = newMark()
   const python = (...args) => {
     const options = { stdio: ['ignore', 'pipe', 'inherit'], env: { ...env, MARK: mark } }
-    const child = spawn('python3', [fixture('own-group.py'), ...args], options)
+    const child = spawn(PYTHON, [fixture('own-group.py'), ...args], options)
     t.teardown(() => child.kill('SIGKILL'))
     return child
   }

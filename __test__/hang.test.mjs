@@ -1,16 +1,16 @@
 // C10 to C19: calls that hang elsewhere, and output that is lost elsewhere.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
-import test from 'ava'
-import { endAll, notices, run, spawn } from '../dist/index.js'
-import { gone, isAlive, leftByUs, marked, newMark, until } from './support/facts.mjs'
+import { notices, run, spawn } from '../dist/index.js'
+import { gone, holdLoop, isAlive, marked, newMark, until } from './support/facts.mjs'
+import { programOf } from './support/fixtures.mjs'
 import { HOLDFAST, startHost } from './support/host.mjs'
-import { has } from './support/suite.mjs'
-import { closeTerminals, NO_TERMINAL, openTerminal } from './support/terminal.mjs'
+import { folderOfFile, has, suite } from './support/suite.mjs'
+import { NO_TERMINAL, openTerminal } from './support/terminal.mjs'
+import test from './support/test.mjs'
 
 const isLong = Boolean(process.env.HOLDFAST_LONG)
 const MIB = 1024 * 1024
@@ -18,29 +18,25 @@ const MIB = 1024 * 1024
 const AT_ONCE = 5000
 const environment = (mark) => ({ ...process.env, MARK: mark })
 
-const folder = mkdtempSync(join(tmpdir(), 'holdfast-hang-'))
-test.after.always('nothing of this file is left', async (t) => {
-  rmSync(folder, { recursive: true, force: true })
-  const left = leftByUs()
-  // What a failed test has not ended.
-  await endAll({ grace: 0 })
-  t.deepEqual(left, [])
-})
+const folder = folderOfFile(test)
+suite(test, { patience: 0 })
 
 /** Holds the event loop until the fact is there. */
 function block(milliseconds, fact = () => true) {
   const end = Date.now() + milliseconds
   while (Date.now() < end || !fact()) {
     if (Date.now() > end + 10_000) throw new Error('what the loop was blocked for did not happen')
+    holdLoop(2)
   }
 }
 
 const BACKGROUND = {
-  'C10 a background process does not hold the call': 'sleep 60 & echo done',
-  'C11 one that prints ten times a second does not': '(for i in $(seq 600); do echo tick; sleep 0.1; done) & echo done',
-  'C11 one that holds only stderr does not': 'sleep 60 </dev/null >/dev/null & echo done',
-  'C11 one that holds only stdin and stdout does not': 'sleep 60 2>/dev/null & echo done',
-  'C11 one in a session of its own does not': 'setsid sleep 60 & echo done',
+  'a background process does not hold the call (C10)': 'sleep 60 & echo done',
+  'one that prints ten times a second does not (C11)':
+    '(for i in $(seq 600); do echo tick; sleep 0.1; done) & echo done',
+  'one that holds only stderr does not (C11)': 'sleep 60 </dev/null >/dev/null & echo done',
+  'one that holds only stdin and stdout does not (C11)': 'sleep 60 2>/dev/null & echo done',
+  'one in a session of its own does not (C11)': 'setsid sleep 60 & echo done',
 }
 for (const [title, script] of Object.entries(BACKGROUND)) {
   test(title, async (t) => {
@@ -58,7 +54,7 @@ for (const [title, script] of Object.entries(BACKGROUND)) {
   })
 }
 
-test('C10 the report names what was left', async (t) => {
+test('the report names what was left (C10)', async (t) => {
   const script = 'sleep 60 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo $!'
   const { stdout, report } = await run('bash', ['-c', script])
   t.deepEqual(report.leftovers, [{ pid: Number(stdout), name: 'sleep' }])
@@ -66,7 +62,7 @@ test('C10 the report names what was left', async (t) => {
   t.false(isAlive(Number(stdout)))
 })
 
-test('C10 spawn(): `close` and `ended` come although the pipe is held', async (t) => {
+test('spawn(): `close` and `ended` come although the pipe is held (C10)', async (t) => {
   const mark = newMark()
   const child = spawn('bash', ['-c', 'sleep 60 & setsid sleep 60 & echo done'], { env: environment(mark) })
   const seen = []
@@ -82,7 +78,7 @@ test('C10 spawn(): `close` and `ended` come although the pipe is held', async (t
   t.deepEqual(marked(mark), [])
 })
 
-test('C12 a timeout ends what ignores SIGTERM and what left the session', async (t) => {
+test('a timeout ends what ignores SIGTERM and what left the session (C12)', async (t) => {
   const mark = newMark()
   const [timeout, grace] = [300, 200]
   const result = await run('sh', ['-c', `sh -c 'trap "" TERM; setsid sleep 60 & echo up; sleep 60; :'; true`], {
@@ -97,17 +93,8 @@ test('C12 a timeout ends what ignores SIGTERM and what left the session', async 
   t.deepEqual(marked(mark), [])
 })
 
-test('C13 the deadline strikes while the event loop of the host is blocked', async (t) => {
-  const host = startHost(`
-    const child = spawn('sh', ['-c', 'trap "" TERM; sleep 60; :'], { timeout: 500, grace: 300 })
-    report(child.pid)
-    const end = Date.now() + 3000
-    while (Date.now() < end);
-    report('the loop is free')
-    const { outcome, reason } = await child.ended
-    report({ outcome, reason, signal: child.signalCode })
-    process.exit()
-  `)
+test('the deadline strikes while the event loop of the host is blocked (C13)', async (t) => {
+  const host = startHost(programOf('hang/blocked-loop'))
   const pid = await host.next()
   const started = Date.now()
   t.true(isAlive(pid))
@@ -125,7 +112,7 @@ test('C13 the deadline strikes while the event loop of the host is blocked', asy
   await host.exited
 })
 
-test('C14 two hundred commands side by side: every line of every one arrives', async (t) => {
+test('two hundred commands side by side: every line of every one arrives (C14)', async (t) => {
   const results = await Promise.all(
     Array.from({ length: 200 }, (_, index) => run('sh', ['-c', `echo ${index} a; echo ${index} b; echo ${index} c`])),
   )
@@ -150,7 +137,7 @@ test('C14 two hundred commands side by side: every line of every one arrives', a
   )
 })
 
-test('C14 every byte of 64 MiB arrives at a slow consumer', async (t) => {
+test('every byte of 64 MiB arrives at a slow consumer (C14)', async (t) => {
   const script = `seq 1 9000000 | head -c ${64 * MIB}`
   const expected = execFileSync('sh', ['-c', `${script} | sha256sum`], { encoding: 'utf8' }).split(' ')[0]
   const rate = (isLong ? 4 : 40) * MIB
@@ -171,7 +158,7 @@ test('C14 every byte of 64 MiB arrives at a slow consumer', async (t) => {
   t.is(child.exitCode, 0)
 })
 
-test('C14 a paused stream holds what the command left in it', async (t) => {
+test('a paused stream holds what the command left in it (C14)', async (t) => {
   const child = spawn('sh', ['-c', 'seq 1 10000'])
   child.stdout.pause()
   await child.ended
@@ -182,7 +169,7 @@ test('C14 a paused stream holds what the command left in it', async (t) => {
   t.true(text === expected, `${text.length} of ${expected.length} bytes`)
 })
 
-test('C15 the last line of a command that left while the loop was blocked arrives', async (t) => {
+test('the last line of a command that left while the loop was blocked arrives (C15)', async (t) => {
   const child = spawn('sh', ['-c', 'echo last'])
   let text = ''
   child.stdout.on('data', (bytes) => {
@@ -195,12 +182,12 @@ test('C15 the last line of a command that left while the loop was blocked arrive
   t.like(await pending, { stdout: 'last\n', stderr: 'worst\n', exitCode: 0 })
 })
 
-test('C16 grep and cat with nothing on stdin return', async (t) => {
+test('grep and cat with nothing on stdin return (C16)', async (t) => {
   t.like(await run('grep', ['x']), { exitCode: 1, stdout: '', stderr: '' })
   t.like(await run('cat'), { exitCode: 0, stdout: '' })
 })
 
-test('C16 cat returns under a host whose own stdin is an open pipe', async (t) => {
+test('cat returns under a host whose own stdin is an open pipe (C16)', async (t) => {
   const host = startHost(`
     const { exitCode, stdout, report: { reason } } = await run('sh', ['-c', 'cat; readlink /proc/self/fd/0'], { timeout: 10_000 })
     report({ exitCode, stdout, reason })
@@ -212,9 +199,8 @@ test('C16 cat returns under a host whose own stdin is an open pipe', async (t) =
   await host.exited
 })
 
-test('C17 a command cannot open the terminal of its host: what asks there for a password fails at once', async (t) => {
+test('a command cannot open the terminal of its host: what asks there for a password fails at once (C17)', async (t) => {
   if (!has(t, NO_TERMINAL)) return
-  t.teardown(closeTerminals)
   const host = join(folder, 'in-terminal.cjs')
   const script = 'read -r word </dev/tty; echo "read $?"; stty sane </dev/tty; echo "stty $?"'
   writeFileSync(
@@ -231,30 +217,9 @@ test('C17 a command cannot open the terminal of its host: what asks there for a 
   t.deepEqual(rest, [false, true])
 })
 
-test('C18 output without end: memory stays flat, head and tail are there, the status is the command’s', async (t) => {
+test('output without end: memory stays flat, head and tail are there, the status is the command’s (C18)', async (t) => {
   const total = (isLong ? 8192 : 1024) * MIB
-  const host = startHost(
-    `
-    const total = ${total}
-    // A first one, so that what is loaded and grown once does not count.
-    await run('sh', ['-c', 'yes | head -c 33554432'], { maxOutput: ${MIB} })
-    const before = process.memoryUsage().rss
-    let peak = before
-    const timer = setInterval(() => { peak = Math.max(peak, process.memoryUsage().rss) }, 20)
-    const script = 'echo head; yes | head -c $1; echo tail; exit 7'
-    const result = await run('bash', ['-c', script, 'bash', String(total - 10)], { maxOutput: ${MIB} })
-    clearInterval(timer)
-    const { stdout, dropped, exitCode, ok, report: { reason } } = result
-    report({
-      grown: Math.max(peak, process.memoryUsage().rss) - before,
-      length: stdout.length,
-      start: stdout.slice(0, 9), end: stdout.slice(-9),
-      marks: stdout.split(holdfast.notices.cut).length - 1,
-      dropped, exitCode, ok, reason, notices: result.notices,
-    })
-    process.exit()
-  `,
-  )
+  const host = startHost(programOf('hang/output-without-end', { total, MIB }))
   const seen = await host.next()
   await host.exited
   t.log(`${total / MIB} MiB, host grew by ${(seen.grown / MIB).toFixed(1)} MiB`)
@@ -269,7 +234,7 @@ test('C18 output without end: memory stays flat, head and tail are there, the st
   t.deepEqual(seen.notices, [notices.cut])
 })
 
-test('C18 yes that is ended by the timeout: head, tail, and what was dropped', async (t) => {
+test('yes that is ended by the timeout: head, tail, and what was dropped (C18)', async (t) => {
   const result = await run('yes', { timeout: isLong ? 5000 : 700, maxOutput: MIB })
   t.like(result, { timedOut: true, signal: 'SIGTERM', exitCode: null })
   t.true(result.dropped.stdout > 16 * MIB)
@@ -283,7 +248,7 @@ const WRITERS = {
   'one that writes from a session of its own': `setsid sh -c 'trap "" TERM; sleep 1; echo once >>"$0"' "$0" & wait`,
 }
 for (const [title, script] of Object.entries(WRITERS)) {
-  test(`C19 an aborted call resolves when it can no longer write: ${title}`, async (t) => {
+  test(`an aborted call resolves when it can no longer write: ${title} (C19)`, async (t) => {
     const mark = newMark()
     const file = join(folder, mark)
     const options = { env: environment(mark), grace: 100 }

@@ -14,17 +14,19 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
 import { notices } from '../dist/index.js'
-import { childrenOf, isAlive, leftByUs, marked, newMark, until } from './support/facts.mjs'
+import { childrenOf, isAlive, marked, newMark, until } from './support/facts.mjs'
+import { programOf } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
+import { suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const NATIVE = fileURLToPath(new URL('../npm/linux-x64-gnu/', import.meta.url))
 const ADDON = 'holdfast.linux-x64-gnu.node'
 const HELPER = 'holdfast-helper.node'
 const { version: VERSION } = JSON.parse(readFileSync(join(NATIVE, 'package.json'), 'utf8'))
 
-test.after.always('nothing is left', (t) => t.deepEqual(leftByUs(), []))
+suite(test, { patience: 0 })
 
 /** A folder like the platform package's, whose helper is what `make` writes. */
 function folderWith(t, make) {
@@ -42,31 +44,7 @@ async function experience(t, folder) {
   t.teardown(() => rmSync(ground, { recursive: true, force: true }))
   const ran = join(ground, 'ran')
   const env = { PATH: process.env.PATH, MARK: mark, RAN: ran }
-  const host = startHost(
-    `
-    const { capabilities, probe, HoldfastError } = holdfast
-    const env = ${JSON.stringify(env)}
-    const args = ['-c', 'echo "$0" >> "$RAN"']
-    const facts = (error) => {
-      const { code, errno, step, ran, message, notice, name } = error
-      return { code, errno, step, ran, message, notice, name, is: HoldfastError.is(error) }
-    }
-    const required = await run('sh', [...args, 'required'], { env }).then(() => ({ code: 'RAN' }), facts)
-    const child = spawn('sh', [...args, 'spawn'], { env })
-    const spawned = { pid: child.pid, events: [] }
-    for (const event of ['spawn', 'error', 'exit', 'close', 'ended']) child.on(event, () => spawned.events.push(event))
-    child.on('error', (error) => { spawned.error = facts(error) })
-    spawned.report = await child.ended
-    report({ files: capabilities(), required, spawned, probed: await probe(), running: running().length })
-    await new Promise((resolve) => process.stdin.once('data', resolve))
-    const effort = await run('sh', [...args, 'effort'], { env, containment: 'best-effort' }).then((result) => result, facts)
-    report(effort)
-    await new Promise((resolve) => process.stdin.once('data', resolve))
-    report(await run('sh', [...args, 'again'], { env }).then((result) => result, facts))
-    process.stdin.destroy()
-  `,
-    { env: { HOLDFAST_BINARY_PATH: folder } },
-  )
+  const host = startHost(programOf('helper/experience', { env }), { env: { HOLDFAST_BINARY_PATH: folder } })
   t.teardown(() => host.kill())
   const seen = await host.next()
   return {
@@ -156,19 +134,8 @@ for (const [cause, act] of [
     const folder = folderWith(t, (path) => rmSync(path))
     const mark = newMark()
     const host = startHost(
-      `
-      const controller = new AbortController()
-      const script = 'trap "" TERM; sleep 60 & echo up; read line'
-      const timeout = ${cause === 'a timeout' ? 500 : 0}
-      const options = { containment: 'best-effort', grace: 100, timeout, signal: controller.signal }
-      const child = spawn('sh', ['-c', script], options)
-      await new Promise((resolve) => child.stdout.once('data', resolve))
-      report('up')
-      ${act}
-      report(await child.ended)
-      await new Promise((resolve) => process.stdin.once('data', resolve))
-      process.stdin.destroy()
-      `,
+      `const act = (child, controller) => { ${act} }\n` +
+        programOf('helper/left-in-the-group', { timeout: cause === 'a timeout' ? 500 : 0 }),
       { env: { HOLDFAST_BINARY_PATH: folder, MARK: mark } },
     )
     t.teardown(() => host.kill())

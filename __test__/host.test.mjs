@@ -1,9 +1,10 @@
+// What a call does to its host: how long it keeps it alive, worker threads, a blocked event loop, its stdio, pids,
+// AsyncLocalStorage, warnings.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { spawn as spawnPlain } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
-import test from 'ava'
 import treeKill from 'tree-kill'
 import { run, spawn } from '../dist/index.js'
 import {
@@ -19,20 +20,22 @@ import {
   stat,
   until,
 } from './support/facts.mjs'
-import { compiled } from './support/fixtures.mjs'
-import { HOLDFAST, startHost } from './support/host.mjs'
+import { compiled, programOf } from './support/fixtures.mjs'
+import { HOLDFAST } from './support/host.mjs'
 import { has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
-const { mark, env } = suite(test)
+const { env, host } = suite(test)
 const LONG = Boolean(process.env.HOLDFAST_LONG)
 
-/** A host that must come to its end by itself; `next` reads its reports on the way. */
-function host(t, body, options = {}) {
-  const started = startHost(body, { ...options, env: { MARK: mark, ...options.env } })
-  t.teardown(() => started.kill())
-  return started
-}
+// Most hosts must come to their end by themselves; `next()` reads their reports on the way.
 const byItself = { code: 0, signal: null }
+
+async function textOf(stream) {
+  let text = ''
+  for await (const data of stream) text += data
+  return text
+}
 
 // ---- C64
 /** Reports how long the process took from its last line to its exit. */
@@ -54,7 +57,7 @@ for (const [what, body] of Object.entries({
     report('hi\\\\n')
     since()`,
 })) {
-  test(`C64 a program that did its work exits by itself, at once: ${what}`, async (t) => {
+  test(`a program that did its work exits by itself, at once: ${what} (C64)`, async (t) => {
     const program = host(t, TIMED + body.replaceAll('\\\\n', '\\n'))
     t.is(await program.next(), 'hi\n')
     const took = await program.next()
@@ -64,33 +67,21 @@ for (const [what, body] of Object.entries({
   })
 }
 
-test('C64 the exit code is the host’s own', async (t) => {
+test('the exit code is the host’s own (C64)', async (t) => {
   const program = host(t, "await run('true'); process.exitCode = 42")
   t.deepEqual(await program.exited, { code: 42, signal: null })
 })
 
-test('C64 a call keeps its host, also when nobody listens to it', async (t) => {
+test('a call keeps its host, also when nobody listens to it (C64)', async (t) => {
   const program = host(t, "spawn('sh', ['-c', 'sleep 0.3; exit 3'], { stdio: 'ignore' }).on('exit', report)")
   // Without a hold on the loop the host would have left before this.
   t.is(await program.next(), 3)
   t.deepEqual(await program.exited, byItself)
 })
 
-test('C64 unref() covers the call and its streams', async (t) => {
+test('unref() covers the call and its streams (C64)', async (t) => {
   const own = newMark()
-  const program = host(
-    t,
-    `
-    const child = spawn('sh', ['-c', 'echo up; exec sleep 50'], { stdio: ['pipe', 'pipe', 'pipe', 'pipe'] })
-    child.stdout.on('data', () => { report(child.pid); child.unref() })
-    child.stderr.on('data', () => {})
-    child.stdio[3].on('data', () => {})
-    child.stdin.write('x')
-    child.on('ended', () => report('ended'))
-    child.ended.then(() => report('ended'))
-    `,
-    { env: { MARK: own } },
-  )
+  const program = host(t, programOf('host/unref'), { env: { MARK: own } })
   const pid = await program.next()
   t.deepEqual(await program.exited, byItself)
   await t.throwsAsync(program.next(), { message: /without a further report/ })
@@ -98,79 +89,22 @@ test('C64 unref() covers the call and its streams', async (t) => {
   await noneMarked(own)
 })
 
-test('C64 ref() takes unref() back, end() holds by itself', async (t) => {
-  const program = host(
-    t,
-    `
-    const back = spawn('sh', ['-c', 'sleep 0.3; exit 3'], { stdio: 'ignore' })
-    back.unref(); back.unref(); back.ref()
-    back.on('exit', report)
-    await back.ended
-    const ended = spawn('sh', ['-c', 'trap "" TERM; echo up; sleep 50 & wait'])
-    ended.unref()
-    const keep = setInterval(() => {}, 1000)
-    await new Promise((resolve) => ended.stdout.once('data', resolve))
-    clearInterval(keep)
-    report((await ended.end({ grace: 200 })).reason)
-    `,
-  )
+test('ref() takes unref() back, end() holds by itself (C64)', async (t) => {
+  const program = host(t, programOf('host/ref'))
   t.is(await program.next(), 3)
   t.is(await program.next(), 'end')
   t.deepEqual(await program.exited, byItself)
 })
 
 // ---- C65
-const WORKER = `
-  const { parentPort, workerData } = require('node:worker_threads')
-  const { spawn, run, running } = require(workerData.holdfast)
-  if (workerData.role === 'first') {
-    const script = 'echo up; setsid sleep 50 & sleep 50'
-    const child = spawn('sh', ['-c', script])
-    child.stdout.on('data', () => parentPort.postMessage(child.pid))
-    spawn('sleep', ['50'], { stdio: 'ignore' })
-    run('sleep', ['50'])
-    if (workerData.how === 'exit') child.stdout.on('data', () => process.exit(0))
-    if (workerData.how === 'throw') child.stdout.on('data', () => { throw new Error('on purpose') })
-  } else {
-    run('echo', ['second']).then(({ stdout, report }) => parentPort.postMessage([stdout, report.outcome, running().length]))
-  }
-`
+const WORKER = programOf('host/worker')
 
 for (const how of ['terminate', 'terminate at once', 'exit', 'throw']) {
-  test(`C65 the end of a worker ends its calls and no other: ${how}`, async (t) => {
+  test(`the end of a worker ends its calls and no other: ${how} (C65)`, async (t) => {
     const [theirs, ours] = [newMark(), newMark()]
     const program = host(
       t,
-      `
-      const { Worker } = require('node:worker_threads')
-      const { once } = require('node:events')
-      const start = (role) => new Worker(${JSON.stringify(WORKER)}, {
-        eval: true,
-        env: { ...process.env, MARK: ${JSON.stringify(theirs)} },
-        workerData: { holdfast: ${JSON.stringify(HOLDFAST)}, how: ${JSON.stringify(how)}, role },
-      })
-      const mine = spawn('sh', ['-c', 'echo up; exec sleep 50'], { env: { ...process.env, MARK: ${JSON.stringify(ours)} } })
-      await once(mine.stdout, 'data')
-      for (let round = 0; round < ${LONG ? 100 : 8}; round++) {
-        const first = start('first')
-        // once() would reject with the error of 'throw'.
-        const event = (name) => new Promise((resolve) => first.once(name, resolve))
-        first.on('error', () => {})
-        const exited = event('exit')
-        await event(${JSON.stringify(how)} === 'terminate at once' ? 'online' : 'message')
-        if (${JSON.stringify(how)}.startsWith('terminate')) await first.terminate()
-        await exited
-        const second = start('second')
-        const left = once(second, 'exit')
-        const [answer] = await once(second, 'message')
-        await left
-        report(answer)
-        await once(process.stdin, 'data')
-      }
-      process.stdin.destroy()
-      report([mine.exitCode, running().length, (await mine.end()).outcome])
-      report((await run('echo', ['still here'])).stdout)
-      `,
+      programOf('host/end-workers', { WORKER, theirs, ours, HOLDFAST, how, rounds: LONG ? 100 : 8 }),
     )
     for (let round = 0; round < (LONG ? 100 : 8); round++) {
       t.deepEqual(await program.next(), ['second\n', 'ended', 0])
@@ -185,20 +119,8 @@ for (const how of ['terminate', 'terminate at once', 'exit', 'throw']) {
   })
 }
 
-test('C65 a worker and the main thread share one helper', async (t) => {
-  const program = host(
-    t,
-    `
-    const { Worker } = require('node:worker_threads')
-    const { once } = require('node:events')
-    await run('true')
-    const workerData = { holdfast: ${JSON.stringify(HOLDFAST)}, role: 'second' }
-    const workers = Array.from({ length: 4 }, () => new Worker(${JSON.stringify(WORKER)}, { eval: true, workerData }))
-    report((await Promise.all(workers.map((worker) => once(worker, 'message')))).flat())
-    await once(process.stdin, 'data')
-    process.stdin.destroy()
-    `,
-  )
+test('a worker and the main thread share one helper (C65)', async (t) => {
+  const program = host(t, programOf('host/shared-helper', { HOLDFAST, WORKER }))
   t.deepEqual(await program.next(), Array(4).fill(['second\n', 'ended', 0]))
   t.is(helpersOf(program.pid).length, 1)
   program.child.stdin.write('go\n')
@@ -206,7 +128,7 @@ test('C65 a worker and the main thread share one helper', async (t) => {
 })
 
 // ---- C68
-test('C68 the loop is blocked from start to end of a call: after `ended` a flowing stream has emitted everything', async (t) => {
+test('the loop is blocked from start to end of a call: after `ended` a flowing stream has emitted everything (C68)', async (t) => {
   // Less than a pipe holds, so that the command can end while nobody reads.
   const SIZE = 40_000
   const script = `head -c ${SIZE} /dev/zero; head -c ${SIZE} /dev/zero >&2; exit 3`
@@ -233,7 +155,7 @@ test('C68 the loop is blocked from start to end of a call: after `ended` a flowi
   }
 })
 
-test('C68 also where the end is seen before anything else, and for run()', async (t) => {
+test('also where the end is seen before anything else, and for run() (C68)', async (t) => {
   for (let round = 0; round < 20; round++) {
     const child = spawn('sh', ['-c', 'sleep 50 & echo $$; exec echo last'], { env })
     const marker = run('sh', ['-c', 'echo line; exit 4'], { env })
@@ -251,7 +173,7 @@ test('C68 also where the end is seen before anything else, and for run()', async
 })
 
 // ---- C69
-test('C69 whatever the host says while the keeper reports, the report arrives: 1,000 rounds', async (t) => {
+test('whatever the host says while the keeper reports, the report arrives: 1,000 rounds (C69)', async (t) => {
   const ROUNDS = LONG ? 10_000 : 1000
   const says = [
     (child) => child.kill('SIGTERM'),
@@ -293,19 +215,9 @@ test('C69 whatever the host says while the keeper reports, the report arrives: 1
 const turn = () => new Promise((resolve) => setImmediate(resolve))
 
 // ---- C70 C71
-test('C70 a piped stdout that the host has touched: 300,000 lines of a child with inherit arrive', async (t) => {
+test('a piped stdout that the host has touched: 300,000 lines of a child with inherit arrive (C70)', async (t) => {
   const own = newMark()
-  const body = `
-    process.stdout.write('touched\\n', () => {
-      // Node sets it on a pipe, and a child that inherits the open file has it, too.
-      const { O_NONBLOCK } = fs.constants
-      const flags = parseInt(/flags:\\s*(\\d+)/.exec(fs.readFileSync('/proc/self/fdinfo/1', 'utf8'))[1], 8)
-      if (!(flags & O_NONBLOCK)) process.exit(96)
-      const { spawn } = require(process.argv[1])
-      const child = spawn('seq', ['300000'], { stdio: ['ignore', 'inherit', 'inherit'] })
-      child.on('exit', (code) => { process.exitCode = code ?? 97 })
-    })
-  `
+  const body = programOf('host/touched-stdout')
   const script = '"$0" -e "$1" "$2" | { read -r first; echo "$first"; read -r go; cat; }; echo "status $PIPESTATUS"'
   const pipeline = spawnPlain(
     'bash',
@@ -330,7 +242,7 @@ test('C70 a piped stdout that the host has touched: 300,000 lines of a child wit
   t.is((await lines.next()).value, 'status 0')
 })
 
-test('C71 `node host.js | cat` ends with the host, not with the helper', async (t) => {
+test('`node host.js | cat` ends with the host, not with the helper (C71)', async (t) => {
   const own = newMark()
   const body = `
     const { spawn } = require(process.argv[1])
@@ -351,7 +263,7 @@ test('C71 `node host.js | cat` ends with the host, not with the helper', async (
   await noneMarked(own)
 })
 
-test('C71 the helper and its keepers hold nothing of the host’s stdio', async (t) => {
+test('the helper and its keepers hold nothing of the host’s stdio (C71)', async (t) => {
   const program = host(
     t,
     "const child = spawn('sleep', ['50'], { stdio: 'inherit' }); report(child.pid); await child.ended",
@@ -370,30 +282,53 @@ test('C71 the helper and its keepers hold nothing of the host’s stdio', async 
 })
 
 // ---- C72
-test('C72 `pid` is a number right after spawn(): 1,000 calls', async (t) => {
+/** By /proc/<pid>/schedstat: how long a process was ready to run and had no processor, in ms (proc(5)). */
+const delayOf = (schedstat) => Number(schedstat.split(' ')[1]) / 1e6
+function schedstatOf(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/schedstat`, 'utf8')
+  } catch {
+    // An idle keeper has left.
+    return '0 0 0'
+  }
+}
+
+test('`pid` is a number right after spawn(): 1,000 calls (C72)', async (t) => {
   const ROUNDS = 1000
+  const WAIT = 20
   const wrong = []
-  let starved = 0
-  let slowest = 0
+  const keepers = new Map()
+  let [starved, unexplained, slowest] = [0, 0, 0]
   for (let round = 0; round < ROUNDS; round++) {
     const begin = performance.now()
-    const child = spawn('true', { env, stdio: 'ignore' })
+    const options = { env, stdio: ['ignore', 'pipe', 'inherit'] }
+    const child = spawn('cat', ['/proc/self/schedstat', '/proc/self/stat'], options)
     const { pid } = child
-    // The one excuse: a keeper that the system gave no turn in the 20 ms that are waited for it.
-    if (pid === undefined && performance.now() - begin >= 20) starved++
-    else if (!Number.isInteger(pid) || pid <= 1) wrong.push(pid)
+    const waited = performance.now() - begin
+    const text = textOf(child.stdout)
     await child.ended
     slowest = Math.max(slowest, performance.now() - begin)
+    const [schedstat, status] = (await text).split('\n')
+    const keeper = Number(status.split(') ')[1].split(' ')[1])
+    const delay = delayOf(schedstatOf(keeper))
+    const delayOfBoth = delayOf(schedstat) + delay - (keepers.get(keeper) ?? 0)
+    keepers.set(keeper, delay)
+    // The one excuse: keeper and command that the system gave no turn in the 20 ms that are waited for them.
+    if (pid === undefined && waited >= WAIT) {
+      starved++
+      if (delayOfBoth < WAIT / 2) unexplained++
+    } else if (!Number.isInteger(pid) || pid <= 1) wrong.push(pid)
     // It stays what it was, also when the command was over before anybody looked.
     if (pid !== undefined && child.pid !== pid) wrong.push([pid, child.pid])
   }
+  t.log(`${starved} without, ${unexplained} of them although both had a processor`)
   t.deepEqual(wrong, [])
-  t.true(starved <= ROUNDS / 100, `${starved} without`)
+  t.true(unexplained <= ROUNDS / 100, `${unexplained} without`)
   // Who asks for the pid must not have to wait for a timer to learn of the end.
   t.true(slowest < 5000, `${slowest} ms`)
 })
 
-test('C72 `pid` is known after the end, also to those who ask then for the first time', async (t) => {
+test('`pid` is known after the end, also to those who ask then for the first time (C72)', async (t) => {
   const pids = new Set()
   for (let round = 0; round < 100; round++) {
     const child = spawn('sh', ['-c', 'echo $$'], { env, stdio: ['ignore', 'pipe', 'ignore'] })
@@ -406,7 +341,7 @@ test('C72 `pid` is known after the end, also to those who ask then for the first
   t.is(pids.size, 100)
 })
 
-test('C72 tree-kill ends the tree of a call by its pid', async (t) => {
+test('tree-kill ends the tree of a call by its pid (C72)', async (t) => {
   const child = spawn('sh', ['-c', 'sleep 50 & sh -c "sleep 50 & echo up; wait; sleep 50" & wait; sleep 50'], { env })
   await once(child.stdout, 'data')
   await new Promise((resolve, reject) => {
@@ -417,8 +352,9 @@ test('C72 tree-kill ends the tree of a call by its pid', async (t) => {
   t.is(child.stdout.destroyed, true)
 })
 
-test('C72 a user like concurrently: it labels output by pid, and ends the others with the first failure', async (t) => {
-  const scripts = ['echo one; exec sleep 50', 'echo two; exec sh -c "sleep 50 & wait"', 'read -r go; exit 3']
+test('a user like concurrently: it labels output by pid, and ends the others with the first failure (C72)', async (t) => {
+  // Of the second one tree-kill ends the child first, which must not end the shell by itself.
+  const scripts = ['echo one; exec sleep 50', 'echo two; exec sh -c "sleep 50 & wait; sleep 50"', 'read -r go; exit 3']
   const lines = []
   const closed = []
   const commands = scripts.map((script) => spawn(script, { shell: true, env, stdio: ['pipe', 'pipe', 'pipe'] }))
@@ -445,7 +381,7 @@ test('C72 a user like concurrently: it labels output by pid, and ends the others
 })
 
 // ---- C74 C75
-test('C74 an AsyncLocalStorage store is kept in every listener', async (t) => {
+test('an AsyncLocalStorage store is kept in every listener (C74)', async (t) => {
   const storage = new AsyncLocalStorage()
   const seen = {}
   const note = (event) => {
@@ -495,54 +431,15 @@ test('C74 an AsyncLocalStorage store is kept in every listener', async (t) => {
   }
 })
 
-test('C74 the store of one call is not that of the host’s first', async (t) => {
+test('the store of one call is not that of the host’s first (C74)', async (t) => {
   // The reactor is set up by the first call; its callbacks must not run in that call's context.
-  const program = host(
-    t,
-    `
-    const { AsyncLocalStorage } = require('node:async_hooks')
-    const storage = new AsyncLocalStorage()
-    await storage.run('first', () => run('true'))
-    const seen = []
-    const child = spawn('echo', ['x'])
-    child.stdout.on('data', () => seen.push(storage.getStore() ?? 'none'))
-    for (const event of ['spawn', 'exit', 'close', 'ended']) child.on(event, () => seen.push(storage.getStore() ?? 'none'))
-    await child.ended
-    report(seen)
-    `,
-  )
+  const program = host(t, programOf('host/second-store'))
   t.deepEqual(await program.next(), Array(5).fill('none'))
 })
 
-test('C75 1,000 calls at once on one AbortSignal: no warning, one abort ends them all', async (t) => {
+test('1,000 calls at once on one AbortSignal: no warning, one abort ends them all (C75)', async (t) => {
   const own = newMark()
-  const program = host(
-    t,
-    `
-    const { getEventListeners } = require('node:events')
-    const warnings = []
-    process.on('warning', ({ name, message }) => warnings.push(name + ': ' + message))
-    const controller = new AbortController()
-    const { signal } = controller
-    const calls = Array.from({ length: 1000 }, () => run('sleep', ['50'], { signal }))
-    const listeners = getEventListeners(signal, 'abort').length
-    // All have really been started.
-    const { readdirSync } = require('node:fs')
-    while (running().some(({ pid }) => Number.isNaN(pid))) await new Promise((resolve) => setTimeout(resolve, 10))
-    report([running().length, new Set(running().map(({ pid }) => pid)).size])
-    controller.abort()
-    const results = await Promise.all(calls)
-    const all = (test) => results.every(test)
-    report({
-      aborted: all(({ aborted }) => aborted),
-      outcome: all(({ report }) => report.outcome === 'ended' && report.reason === 'abort'),
-      signal: all(({ signal }) => signal === 'SIGTERM'),
-      listeners: [listeners, getEventListeners(signal, 'abort').length],
-      warnings,
-    })
-    `,
-    { env: { MARK: own } },
-  )
+  const program = host(t, programOf('host/one-signal'), { env: { MARK: own } })
   t.deepEqual(await program.next(), [1000, 1000])
   t.deepEqual(await program.next(), {
     aborted: true,

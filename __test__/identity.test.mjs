@@ -3,13 +3,13 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import test from 'ava'
 import { argsOf, helpersOf, isAlive, keepersOf, newMark, noneMarked, until } from './support/facts.mjs'
-import { compiled } from './support/fixtures.mjs'
-import { HOLDFAST, startHost } from './support/host.mjs'
+import { compiled, PYTHON, programOf, SHARED } from './support/fixtures.mjs'
+import { HOLDFAST } from './support/host.mjs'
 import { folder, has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
-const { mark } = suite(test)
+const { mark, host } = suite(test)
 
 /** Another user than root. */
 const USER = 54321
@@ -56,31 +56,10 @@ function spec(script, env = '') {
 const want = (count) => frame(WANT, integers([4, count]))
 const end = () => frame(END, integers([4, 9], [8, 0]))
 
-const HELPERS = `
-  const fs = require('node:fs')
-  const link = (fd) => { try { return fs.readlinkSync('/proc/self/fd/' + fd) } catch { return '' } }
-  const sockets = () => fs.readdirSync('/proc/self/fd').map(Number).filter((fd) => fd > 2 && link(fd).startsWith('socket:'))
-  const write = (fd, bytes) => { try { return fs.writeSync(fd, bytes) } catch (error) { return error.code } }
-  const inherited = () => sockets().map((fd) => write(fd, Buffer.from(attack, 'base64')))
-  const order = () => new Promise((resolve) => process.stdin.once('data', resolve))
-  const start = async (script) => {
-    const child = spawn('sh', ['-c', 'echo up; ' + script])
-    await new Promise((resolve) => child.stdout.once('data', resolve))
-    return child
-  }
-  /** Until nothing of the call is left, with a loop that does not turn. */
-  const block = (pid) => {
-    const cell = new Int32Array(new SharedArrayBuffer(4))
-    while (fs.existsSync('/proc/' + pid)) Atomics.wait(cell, 0, 0, 1)
-  }
-  const drop = () => { process.setgroups([]); process.setgid(${USER}); process.setuid(${USER}) }
-`
+const HELPERS = programOf('identity/attack', { USER })
 
-function host(t, body, { attack = Buffer.alloc(0), own = mark, ...options } = {}) {
-  const text = `const attack = '${attack.toString('base64')}';${HELPERS}${body}`
-  const started = startHost(text, { ...options, env: { MARK: own } })
-  t.teardown(() => started.kill())
-  return started
+function attacker(t, body, { attack = Buffer.alloc(0), ...options } = {}) {
+  return host(t, body, { before: `const attack = '${attack.toString('base64')}';${HELPERS}`, ...options })
 }
 
 const spawnHelpersOf = (pid) => helpersOf(pid).filter((helper) => argsOf(helper)[1] === '__spawn-helper')
@@ -97,7 +76,7 @@ function marker(t) {
 
 /** A process of a set-user-ID program: its real user is not root, and its effective one is. */
 const SET_USER_ID = [
-  'python3',
+  PYTHON,
   '-c',
   `import os, sys; os.setresgid(${USER}, 0, 0); os.setresuid(${USER}, 0, 0); os.execv(sys.argv[1], sys.argv[1:])`,
   process.execPath,
@@ -110,9 +89,10 @@ const drops = {
   'what a set-user-ID program had': { drop: 'drop()', command: SET_USER_ID },
 }
 
-test('C78 the measuring instrument: what a host writes that has given up nothing is started', async (t) => {
+test('the measuring instrument: what a host writes that has given up nothing is started (C78)', async (t) => {
   const ran = marker(t)
-  const program = host(t, "await run('true'); report(inherited())", { attack: spec(ran.script) })
+  // The host stays: what is started by the frame is ended with it.
+  const program = attacker(t, "await run('true'); report(inherited()); await order()", { attack: spec(ran.script) })
   t.true((await program.next()).includes(spec(ran.script).length))
   await until(() => ran.text() !== '', 'a command that was started by a frame')
   t.is(new Set(ran.text().split('\n').filter(Boolean)).size, 1)
@@ -120,10 +100,10 @@ test('C78 the measuring instrument: what a host writes that has given up nothing
 })
 
 for (const [what, { drop, command }] of Object.entries(drops)) {
-  test(`C78 a host gives up ${what}: what it writes to idle keepers starts nothing`, async (t) => {
+  test(`a host gives up ${what}: what it writes to idle keepers starts nothing (C78)`, async (t) => {
     if (!has(t, NO_USER)) return
     const ran = marker(t)
-    const program = host(
+    const program = attacker(
       t,
       `
       report((await run('id', ['-u'])).stdout)
@@ -151,25 +131,13 @@ for (const [what, { drop, command }] of Object.entries(drops)) {
     t.is(ran.text(), '')
   })
 
-  test(`C78 a host gives up ${what} in the middle of a call: the call can be ended, and nothing else is started`, async (t) => {
+  test(`a host gives up ${what} in the middle of a call: the call can be ended, and nothing else is started (C78)`, async (t) => {
     if (!has(t, NO_USER)) return
     const ran = marker(t)
-    const program = host(
-      t,
-      `
-      const [attacked, signalled, ended] = await Promise.all([start('exec sleep 50'), start('exec sleep 50'), start('exec sleep 50')])
-      const quick = spawn('true')
-      const pid = quick.pid
-      ${drop}
-      block(pid)
-      // All of it is over, and not even its exit was heard of.
-      report(inherited())
-      signalled.kill('SIGINT')
-      report([(await signalled.ended).outcome, signalled.signalCode])
-      report([await ended.end(), await attacked.ended, await quick.ended].map(({ outcome }) => outcome))
-      `,
-      { command, attack: Buffer.concat([end(), spec(ran.script)]) },
-    )
+    const program = attacker(t, `const giveUp = () => { ${drop} }\n${programOf('identity/drop-in-calls')}`, {
+      command,
+      attack: Buffer.concat([end(), spec(ran.script)]),
+    })
     const written = await program.next()
     t.true(written.length >= 4, `${written}`)
     const [outcome, signal] = await program.next()
@@ -180,9 +148,9 @@ for (const [what, { drop, command }] of Object.entries(drops)) {
   })
 }
 
-test('C78 after the drop a helper forks no keeper', async (t) => {
+test('after the drop a helper forks no keeper (C78)', async (t) => {
   if (!has(t, NO_USER)) return
-  const program = host(
+  const program = attacker(
     t,
     `
     const child = await start('exec sleep 50')
@@ -207,24 +175,11 @@ test('C78 after the drop a helper forks no keeper', async (t) => {
   t.deepEqual(await program.next(), ['ended', `${USER}\n`])
 })
 
-test('C78 a spec that was begun before the drop and finished after it starts nothing', async (t) => {
+test('a spec that was begun before the drop and finished after it starts nothing (C78)', async (t) => {
   if (!has(t, NO_USER)) return
   const ran = marker(t)
   const whole = spec(ran.script, `\0FILL=${'x'.repeat(10_000)}`)
-  const program = host(
-    t,
-    `
-    await run('true')
-    await order()
-    const whole = Buffer.from(attack, 'base64')
-    // To the helper this is no message.
-    const all = sockets().filter((fd) => write(fd, whole.subarray(0, -1)) === whole.length - 1)
-    drop()
-    report(all.map((fd) => write(fd, whole.subarray(-1))))
-    await order()
-    `,
-    { attack: whole },
-  )
+  const program = attacker(t, programOf('identity/half-a-spec'), { attack: whole })
   await until(() => spawnHelpersOf(program.pid).length === 1, 'the helper')
   const [helper] = spawnHelpersOf(program.pid)
   await until(() => keepersOf(helper).length >= 2, 'the keepers')
@@ -235,9 +190,9 @@ test('C78 a spec that was begun before the drop and finished after it starts not
   t.is(ran.text(), '')
 })
 
-test('C78 a call that was made before the drop runs as of then, whatever is said to it after', async (t) => {
+test('a call that was made before the drop runs as of then, whatever is said to it after (C78)', async (t) => {
   if (!has(t, NO_USER)) return
-  const program = host(
+  const program = attacker(
     t,
     `
     await run('true')
@@ -254,10 +209,10 @@ test('C78 a call that was made before the drop runs as of then, whatever is said
   ])
 })
 
-test('C78 the death of a host that has given up root ends its calls of before', async (t) => {
+test('the death of a host that has given up root ends its calls of before (C78)', async (t) => {
   if (!has(t, NO_USER)) return
   const own = newMark()
-  const program = host(
+  const program = attacker(
     t,
     `
     await start('setsid sleep 50 & exec sleep 50')
@@ -265,7 +220,7 @@ test('C78 the death of a host that has given up root ends its calls of before', 
     report(process.getuid())
     await order()
     `,
-    { own },
+    { mark: own },
   )
   t.is(await program.next(), USER)
   program.kill()
@@ -301,33 +256,16 @@ const takenOn = {
 }
 
 for (const [name, { missing, script, arrange = () => ({ what: name }) }] of Object.entries(takenOn))
-  test(`C78 a host takes on ${name}: its commands have it after resetHelper(), and nothing else is started`, async (t) => {
+  test(`a host takes on ${name}: its commands have it after resetHelper(), and nothing else is started (C78)`, async (t) => {
     if (!has(t, missing())) return
-    const module = compiled(t, 'take-on', ['-shared', '-fPIC'])
+    const module = compiled(t, 'take-on', SHARED)
     if (module === undefined) return
     const { what, command } = arrange(t)
     const ran = marker(t)
-    const program = host(
-      t,
-      `
-      const show = async () => (await run('sh', ['-c', ${JSON.stringify(script)}], { cwd: '/' })).stdout
-      const plain = () => require('node:child_process').spawnSync('sh', ['-c', ${JSON.stringify(script)}], { encoding: 'utf8' }).stdout
-      const before = [plain(), await show()]
-      const running = await start('exec sleep 50')
-      process.env.TAKE_ON = ${JSON.stringify(what)}
-      process.dlopen({ exports: {} }, ${JSON.stringify(module)})
-      const between = [plain(), await show()]
-      const quick = spawn('true')
-      const pid = quick.pid
-      holdfast.resetHelper()
-      block(pid)
-      // The keepers of before have calls that are over, or run. Neither they nor the helper are to be had any more.
-      const written = inherited()
-      const after = [plain(), await show()]
-      report({ before, between, after, written, outcomes: [(await quick.ended).outcome, (await running.ended).outcome] })
-      `,
-      { command, attack: spec(ran.script) },
-    )
+    const program = attacker(t, programOf('identity/take-on', { script, what, module }), {
+      command,
+      attack: spec(ran.script),
+    })
     const { before, between, after, written, outcomes } = await program.next()
     t.is(before[0], before[1])
     t.not(between[0], before[0])
@@ -340,35 +278,9 @@ for (const [name, { missing, script, arrange = () => ({ what: name }) }] of Obje
     t.is(ran.text(), '')
   })
 
-const WORKER = `
-  const { run } = require(${JSON.stringify(HOLDFAST)})
-  ;(async () => {
-    const results = []
-    for (let round = 0; round < 40; round++) results.push(await run('echo', [String(round)]))
-    const good = ({ stdout, report }, round) => stdout.trim() === String(round) && report.outcome === 'ended'
-    require('node:worker_threads').parentPort.postMessage(results.every(good))
-  })()
-`
+const WORKER = programOf('identity/forty-calls', { HOLDFAST })
 
-test('C78 resetHelper() by one thread in the middle of the calls of others: every call is made', async (t) => {
-  const program = host(
-    t,
-    `
-    const { Worker, isMainThread } = require('node:worker_threads')
-    const body = ${JSON.stringify(WORKER)}
-    const workers = [1, 2, 3].map(() => new Worker(body, { eval: true }))
-    const answers = Promise.all(workers.map((worker) => new Promise((resolve, reject) => worker.on('message', resolve).on('error', reject))))
-    let over = false
-    answers.finally(() => { over = true })
-    let resets = 0
-    while (!over) {
-      holdfast.resetHelper()
-      resets++
-      await new Promise((resolve) => setImmediate(resolve))
-      if (resets % 5 === 0) await run('true')
-    }
-    report([await answers, resets > 10])
-    `,
-  )
+test('resetHelper() by one thread in the middle of the calls of others: every call is made (C78)', async (t) => {
+  const program = attacker(t, programOf('identity/reset-beside-calls', { WORKER }))
   t.deepEqual(await program.next(), [[true, true, true], true])
 })

@@ -1,6 +1,6 @@
 // The check of imports (scripts/check-imports.mjs) finds what it is to find: a direction that is wrong, and circles.
-import test from 'ava'
 import { circles, namesOfTheGround, rust, typeScript, wrongWays } from '../scripts/check-imports.mjs'
+import test from './support/test.mjs'
 
 const files = (texts) => new Map(Object.entries(texts))
 

@@ -3,10 +3,10 @@ import { executionAsyncResource } from 'node:async_hooks'
 import { spawn as plain } from 'node:child_process'
 import { once } from 'node:events'
 import { inspect } from 'node:util'
-import test from 'ava'
 import { guard, run, running, spawn } from '../dist/index.js'
 import { startSession } from '../dist/session.js'
 import { suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 const SECRET = 'hunter2-in-the-environment'
@@ -55,7 +55,7 @@ function showsNothing(t, what, value) {
   t.pass()
 }
 
-test('C86 a call, its streams, and what its listeners run in', async (t) => {
+test('a call, its streams, and what its listeners run in (C86)', async (t) => {
   const child = spawn('sh', ['-c', 'echo out; read line'], { ...secretive, stdio: ['pipe', 'pipe', 'pipe', 'pipe'] })
   const values = { child, 'child.stdin': child.stdin, 'child.stdout': child.stdout, 'child.stdio': child.stdio }
   for (const [what, value] of Object.entries(values)) showsNothing(t, what, value)
@@ -70,7 +70,7 @@ test('C86 a call, its streams, and what its listeners run in', async (t) => {
   for (const [what, value] of Object.entries(values)) showsNothing(t, `${what}, at the end`, value)
 })
 
-test('C86 a call inspects as its id, pid, file and state', async (t) => {
+test('a call inspects as its id, pid, file and state (C86)', async (t) => {
   const child = spawn('cat', [], secretive)
   t.is(inspect(child), `ContainedProcess { id: '${child.id}', pid: ${child.pid}, file: 'cat', state: 'starting' }`)
   await once(child, 'spawn')
@@ -86,7 +86,7 @@ test('C86 a call inspects as its id, pid, file and state', async (t) => {
   )
 })
 
-test('C86 results, kept calls and errors', async (t) => {
+test('results, kept calls and errors (C86)', async (t) => {
   showsNothing(t, 'a result', await run('true', secretive))
   const kept = await run('sh', ['-c', 'sleep 60 & echo'], { ...secretive, background: 'keep' })
   showsNothing(t, 'a kept call', kept)
@@ -110,7 +110,7 @@ test('C86 results, kept calls and errors', async (t) => {
   await child.ended
 })
 
-test('C86 sessions and guards', async (t) => {
+test('sessions and guards (C86)', async (t) => {
   const session = await startSession('cat', [], secretive)
   for (const what of ['stdin', 'stdout', 'stderr']) showsNothing(t, `session.${what}`, session[what])
   showsNothing(t, 'a session', session)

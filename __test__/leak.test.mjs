@@ -1,6 +1,5 @@
 // Many calls of every kind leave descriptors, threads, zombies, keepers and memory of host and helper as they were.
 import { readFileSync } from 'node:fs'
-import test from 'ava'
 import {
   childrenBesidePin,
   childrenOf,
@@ -8,13 +7,15 @@ import {
   helpersOf,
   isAlive,
   keepersOf,
-  leftByUs,
   marked,
   newMark,
   stat,
   until,
 } from './support/facts.mjs'
+import { programOf } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
+import { suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const LONG = !!process.env.HOLDFAST_LONG
 const WARM_UP = LONG ? 1_000 : 300
@@ -27,64 +28,10 @@ const LOOKS = 20
 /** Of one idle keeper the host holds a socket and a commitment. */
 const HELD_PER_KEEPER = 2
 
-test.after.always('nothing is left', (t) => t.deepEqual(leftByUs(), []))
+suite(test, { patience: 0 })
 
 /** Each ends with everything gone, whatever it did before. */
-const BODY = `
-  const { once } = require('node:events')
-  const env = { PATH: process.env.PATH, MARK: process.env.CALL_NAME }
-  const is = (actual, expected) => { if (actual !== expected) throw new Error(actual + ' should be ' + expected) }
-  const shell = (script, options) => run('sh', ['-c', script], { env, ...options })
-  const kinds = {
-    async ok() { is((await shell('echo out; echo err >&2')).stdout, 'out\\n') },
-    async missing() { is((await run('/no/such/program', { env }).catch((error) => error)).code, 'ENOENT') },
-    async cwd() { is((await shell('true', { cwd: '/no/such' }).catch((error) => error)).code, 'ENOENT') },
-    async background() { is((await shell('sleep 60 & echo done')).report.leftoverCount, 1) },
-    async session() { is((await shell('setsid sleep 60 & sleep 60 & exit 3')).exitCode, 3) },
-    async abort() {
-      const abort = new AbortController()
-      const result = shell('exec sleep 60', { signal: abort.signal })
-      setImmediate(() => abort.abort())
-      is((await result).aborted, true)
-    },
-    async timeout() { is((await shell('exec sleep 60', { timeout: 5, grace: 0 })).timedOut, true) },
-    async untouched() { is((await spawn('sh', ['-c', 'echo unread'], { env }).ended).outcome, 'ended') },
-    async touched() {
-      const child = spawn('cat', { env })
-      child.stdout.setEncoding('utf8')
-      let out = ''
-      child.stdout.on('data', (chunk) => { out += chunk })
-      child.stdin.end('through')
-      await child.ended
-      is(out, 'through')
-    },
-    async duplex() {
-      const child = spawn('sh', ['-c', 'cat <&3 >&3'], { env, stdio: ['ignore', 'ignore', 'ignore', 'pipe'] })
-      child.stdio[3].resume().end('through')
-      is((await child.ended).outcome, 'ended')
-    },
-    async ended() { is((await spawn('sleep', ['60'], { env }).end({ grace: 0 })).outcome, 'ended') },
-    async kept() {
-      const { kept } = await shell('sleep 60 & echo kept', { background: 'keep' })
-      is((await kept.end({ grace: 0 })).outcome, 'ended')
-    },
-  }
-  const all = Object.values(kinds)
-  let made = 0
-  async function calls(count) {
-    // Three at a time: calls side by side and in a row.
-    const until = made + count
-    const worker = async () => { while (made < until) await all[made++ % all.length]() }
-    await Promise.all([worker(), worker(), worker()])
-    await new Promise(setImmediate)
-    for (let round = 0; round < 3; round++) gc()
-  }
-  const order = require('node:readline').createInterface({ input: process.stdin })
-  for await (const line of order) {
-    await calls(Number(line))
-    report({ heap: process.memoryUsage().heapUsed, running: running().length })
-  }
-`
+const BODY = programOf('leak/calls-of-every-kind')
 
 test(`${CALLS} calls of every kind leave nothing behind in host, helper and keepers`, async (t) => {
   t.timeout(20 * 60_000)

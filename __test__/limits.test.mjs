@@ -3,54 +3,26 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import test from 'ava'
-import { descriptors, helpersOf, leftByUs, newMark, noneMarked, stat, until } from './support/facts.mjs'
-import { SESSION, startHost } from './support/host.mjs'
-import { folder } from './support/suite.mjs'
+import { descriptors, helpersOf, newMark, noneMarked, stat, until } from './support/facts.mjs'
+import { programOf } from './support/fixtures.mjs'
+import { SESSION } from './support/host.mjs'
+import { folder, has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const MOST_FREE = 12
 /** Reactor and helper have to be started as well. */
 const FIRST = [0, 1, 2, 3, 4, 6, 8, 11, 14, 24]
 const LIMITED = ['prlimit', '--nofile=200', process.execPath]
 
-test.after.always('nothing is left', (t) => t.deepEqual(leftByUs(), []))
+const { host } = suite(test, { patience: 0 })
 
 /** `leave(n)` leaves n descriptors free, `room()` gives up all that it took. `tried()` is what came of a promise. */
-const LIMITS = `
-  const fs = require('node:fs')
-  const taken = []
-  const room = () => { while (taken.length > 0) fs.closeSync(taken.pop()) }
-  const take = () => {
-    try {
-      for (;;) taken.push(fs.openSync('/dev/null'))
-    } catch (error) {
-      if (error.code !== 'EMFILE') throw error
-    }
-  }
-  const leave = (free) => {
-    room()
-    take()
-    for (let count = 0; count < free; count++) fs.closeSync(taken.pop())
-  }
-  const tried = (promise) => promise.then(
-    (value) => ({ value }),
-    ({ code, errno, ran, step, message }) => ({ code, errno, ran, step, message }),
-  )
-  const told = async (count) => new Promise((resolve) => process.stdin.once('data', resolve))
-  // Nothing that is loaded at its first use is to be loaded at the limit.
-  const plain = require('node:child_process').spawn
-  const { guard, probe, resetHelper } = holdfast
-  const { startSession } = require(${JSON.stringify(SESSION)})
-`
+const LIMITS = programOf('limits/limits', { SESSION })
 
-function host(t, body) {
+function limited(t, body) {
   const mark = newMark()
-  const started = startHost(LIMITS + body, { command: LIMITED, env: { MARK: mark } })
-  t.teardown(async () => {
-    started.kill()
-    await noneMarked(mark)
-  })
-  return started
+  t.teardown(() => noneMarked(mark))
+  return host(t, body, { before: LIMITS, command: LIMITED, mark })
 }
 
 const LIMIT = /this process has reached its limit on open files/
@@ -78,26 +50,12 @@ const operations = {
   'a session': `startSession('sh', ['-c', 'exit 3'])
     .then((session) => { session.stderr.resume(); return session.exited })`,
 }
+const CALL = `const call = () => tried(${operations['run()']})\n`
 for (const [what, operation] of Object.entries(operations)) {
-  test(`C83 ${what} with 0 to ${MOST_FREE} free descriptors`, async (t) => {
-    const program = host(
+  test(`${what} with 0 to ${MOST_FREE} free descriptors (C83)`, async (t) => {
+    const program = limited(
       t,
-      `
-      const operation = () => tried(${operation})
-      report(await operation())
-      await told()
-      const results = []
-      for (let free = 0; free <= ${MOST_FREE}; free++) {
-        leave(free)
-        const first = await operation()
-        const second = await operation()
-        room()
-        results.push({ free, first, second, after: await operation() })
-      }
-      report(results)
-      await told()
-      process.stdin.destroy()
-      `,
+      `const operation = () => tried(${operation})\n${programOf('limits/each-free', { most: MOST_FREE })}`,
     )
     const { value } = await program.next()
     t.not(value, undefined)
@@ -122,33 +80,8 @@ for (const [what, operation] of Object.entries(operations)) {
   })
 }
 
-test(`C83 guard() with 0 to ${MOST_FREE} free descriptors`, async (t) => {
-  const program = host(
-    t,
-    `
-    report(await tried(run('true')))
-    await told()
-    const children = []
-    const child = () => {
-      const made = plain('sleep', ['50'], { detached: true, stdio: 'ignore' })
-      children.push(made)
-      return made
-    }
-    const results = []
-    for (let free = 0; free <= ${MOST_FREE}; free++) {
-      const target = child()
-      leave(free)
-      const first = await tried(guard(target))
-      room()
-      const guarded = first.value ?? (await guard(target))
-      const { outcome } = await guarded.end({ grace: 0 })
-      results.push({ free, first: { ...first, value: first.value && 'guarded' }, outcome })
-    }
-    report(results)
-    await told()
-    process.stdin.destroy()
-    `,
-  )
+test(`guard() with 0 to ${MOST_FREE} free descriptors (C83)`, async (t) => {
+  const program = limited(t, programOf('limits/guard-each-free', { most: MOST_FREE }))
   await program.next()
   const helpers = helpersOf(program.pid)
   program.child.stdin.write('go\n')
@@ -183,23 +116,12 @@ for (const [what, operation] of Object.entries({
   'the first resetHelper()': "(async () => { resetHelper(); return 'x\\n' })()",
   'the first endAll()': "endAll({ scope: 'process' }).then(({ length }) => length === 0 ? 'x\\n' : length)",
 })) {
-  test(`C83 ${what} of a host with 0 to ${FIRST.at(-1)} free descriptors`, async (t) => {
+  test(`${what} of a host with 0 to ${FIRST.at(-1)} free descriptors (C83)`, async (t) => {
     const outcomes = []
     for (const free of FIRST) {
-      const program = host(
+      const program = limited(
         t,
-        `
-        const target = plain('sleep', ['50'], { detached: true, stdio: 'ignore' })
-        let ended
-        const operation = () => tried(${operation})
-        leave(${free})
-        const first = await operation()
-        room()
-        report([first, await operation(), await tried(${operations['run()']})])
-        target.kill('SIGKILL')
-        await told()
-        process.stdin.destroy()
-        `,
+        `const operation = () => tried(${operation})\n${CALL}${programOf('limits/first-of-a-host', { free })}`,
       )
       const [first, after, call] = await program.next()
       t.deepEqual(after, { value: 'x\n' })
@@ -214,22 +136,8 @@ for (const [what, operation] of Object.entries({
   })
 }
 
-test('C83 with none free a helper can be given up, and everything that runs can be ended', async (t) => {
-  const program = host(
-    t,
-    `
-    const up = (child) => new Promise((resolve) => child.stdout.once('data', () => resolve(child)))
-    const start = () => up(spawn('sh', ['-c', 'setsid sleep 50 & echo up; exec sleep 50']))
-    const [first, second] = [await start(), await start()]
-    leave(0)
-    report([first.kill('SIGTERM'), (await first.ended).outcome])
-    report((await endAll({ grace: 0, scope: 'process' })).map(({ outcome }) => outcome))
-    resetHelper()
-    report(await tried(${operations['run()']}))
-    room()
-    report(await tried(${operations['run()']}))
-    `,
-  )
+test('with none free a helper can be given up, and everything that runs can be ended (C83)', async (t) => {
+  const program = limited(t, CALL + programOf('limits/none-free'))
   t.deepEqual(await program.next(), [true, 'ended'])
   t.deepEqual(await program.next(), ['ended'])
   // A new one needs more than the old one has left.
@@ -237,28 +145,8 @@ test('C83 with none free a helper can be given up, and everything that runs can 
   t.deepEqual(await program.next(), { value: 'x\n' })
 })
 
-test('C83 a kept call resolves where its host reaches the limit before it exits', async (t) => {
-  const program = host(
-    t,
-    `
-    const input = new (require('node:stream').Readable)({ read() {} })
-    // Also what is given up on the way is not free when it exits.
-    const fill = () => {
-      take()
-      filling = setImmediate(fill)
-    }
-    let filling
-    const onOutput = () => {
-      fill()
-      input.push('go\\n')
-      input.push(null)
-    }
-    const { report: { outcome }, kept } = await run('sh', ['-c', 'sleep 50 & echo up; read line'],
-      { background: 'keep', input, onOutput })
-    clearImmediate(filling)
-    report([outcome, (await kept.end({ grace: 0 })).outcome])
-    `,
-  )
+test('a kept call resolves where its host reaches the limit before it exits (C83)', async (t) => {
+  const program = limited(t, programOf('limits/kept-at-the-limit'))
   t.deepEqual(await program.next(), ['kept', 'ended'])
 })
 
@@ -266,35 +154,12 @@ for (const [how, start] of [
   ['run()', "run('sh', args, { background: 'keep', input })"],
   ['spawn()', "child('sh', args, { background: 'keep' })"],
 ]) {
-  test(`C83 where its keeper reaches the limit a kept command goes on writing: ${how}`, async (t) => {
-    if (process.getuid() !== 0) {
-      t.log('skipped: not root, so that the descriptors of a keeper cannot be read')
-      t.pass()
-      return
-    }
+  test(`where its keeper reaches the limit a kept command goes on writing: ${how} (C83)`, async (t) => {
+    if (!has(t, process.getuid() === 0 ? '' : 'not root, so that the descriptors of a keeper cannot be read')) return
     const through = join(folder(t), 'through')
-    const program = host(
+    const program = limited(
       t,
-      `
-      const script = 'read line; (yes | head -c 2000000 && echo through > "$0"; exec sleep 50) &'
-      const args = ['-c', script, ${JSON.stringify(through)}]
-      const input = new (require('node:stream').Readable)({ read() {} })
-      const child = (file, args, options) => {
-        const child = spawn(file, args, options)
-        input.pipe(child.stdin)
-        return new Promise((resolve) => child.once('close', () => resolve({ kept: child })))
-      }
-      const started = ${start}
-      report(running()[0].pid)
-      await told()
-      input.push('go\\n')
-      input.push(null)
-      const { kept } = await started
-      report('kept')
-      await told()
-      report((await kept.end({ grace: 0 })).outcome)
-      process.stdin.destroy()
-      `,
+      `const begin = (args, input, child) => ${start}\n${programOf('limits/kept-command', { through })}`,
     )
     const keeper = stat(await program.next()).ppid
     // It has what it needs so far, and no number that is free.

@@ -3,9 +3,9 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, copyFileSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
 import { run, spawn } from '../dist/index.js'
 import { folder, has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 const PACKAGE = fileURLToPath(new URL('../npm/linux-x64-gnu', import.meta.url))

@@ -1,30 +1,15 @@
 // C34: the end of one call is no business of another one.
 import { once } from 'node:events'
-import test from 'ava'
-import { endAll, spawn } from '../dist/index.js'
-import {
-  descriptors,
-  gone,
-  isAlive,
-  leftByUs,
-  marked,
-  newMark,
-  newWord,
-  stat,
-  until,
-  withWord,
-} from './support/facts.mjs'
+import { spawn } from '../dist/index.js'
+import { descriptors, gone, isAlive, marked, newMark, newWord, stat, until, withWord } from './support/facts.mjs'
 import { fixture } from './support/fixtures.mjs'
 import { linesOf } from './support/lines.mjs'
+import { suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const environment = (mark) => ({ ...process.env, MARK: mark })
 
-test.after.always('nothing of this file is left', async (t) => {
-  const left = leftByUs()
-  // What a failed test has not ended.
-  await endAll({ grace: 0 })
-  t.deepEqual(left, [])
-})
+suite(test, { patience: 0 })
 
 /** A call that prints what signal reaches any of its three processes, one of which has left the session. */
 async function startNeighbour(t) {
@@ -65,7 +50,7 @@ const ENDS = {
 }
 
 for (const [title, { options = () => ({}), end = () => {}, by = 'keeper' }] of Object.entries(ENDS)) {
-  test(`C34 a call is untouched by its neighbour’s end: ${title}`, async (t) => {
+  test(`a call is untouched by its neighbour’s end: ${title} (C34)`, async (t) => {
     const neighbour = await startNeighbour(t)
     const word = newWord()
     const script = 'trap "" TERM; setsid sleep "$0" & sleep "$0" & echo up; sleep "$0"; :'
@@ -90,7 +75,7 @@ for (const [title, { options = () => ({}), end = () => {}, by = 'keeper' }] of O
   })
 }
 
-test('C34 the neighbour’s keeper is reused, and the other call still is not touched', async (t) => {
+test('the neighbour’s keeper is reused, and the other call still is not touched (C34)', async (t) => {
   const neighbour = await startNeighbour(t)
   const before = neighbour.facts()
   for (let round = 0; round < 20; round++) {

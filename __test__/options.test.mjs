@@ -4,10 +4,10 @@ import { once } from 'node:events'
 import { constants } from 'node:os'
 import { inspect } from 'node:util'
 import { createContext, runInContext } from 'node:vm'
-import test from 'ava'
 import { endAll, guard, run, running, spawn } from '../dist/index.js'
 import { startSession } from '../dist/session.js'
 import { suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 const BOTH = [child_process.spawn, spawn]

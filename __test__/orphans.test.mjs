@@ -1,8 +1,7 @@
 // C01 to C07: what a host leaves behind when it ends, and what a command leaves behind when its handle is forgotten.
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import test from 'ava'
-import { endAll, run, running, spawn } from '../dist/index.js'
+import { run, running, spawn } from '../dist/index.js'
 import {
   childrenBesidePin,
   childrenOf,
@@ -13,28 +12,24 @@ import {
   helpersOf,
   isAlive,
   keepersOf,
-  leftByUs,
   marked,
   newMark,
   noneMarked,
   stat,
   until,
 } from './support/facts.mjs'
-import { fixture } from './support/fixtures.mjs'
+import { fixture, programOf } from './support/fixtures.mjs'
 import { SESSION, startHost } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { bind } from './support/port.mjs'
 import { HELPER } from './support/session.mjs'
+import { suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const GRACE = 2000
 const environment = (mark) => ({ ...process.env, MARK: mark })
 
-test.after.always('nothing of this file is left', async (t) => {
-  const left = leftByUs()
-  // What a failed test has not ended.
-  await endAll({ grace: 0 })
-  t.deepEqual(left, [])
-})
+suite(test, { patience: 0 })
 
 /** Helper and keepers of a host. */
 function staffOf(host) {
@@ -42,7 +37,7 @@ function staffOf(host) {
   return [...helpers, ...helpers.flatMap(keepersOf)]
 }
 
-test('C01 two children of a host that calls process.exit() are gone within the grace time', async (t) => {
+test('two children of a host that calls process.exit() are gone within the grace time (C01)', async (t) => {
   const mark = newMark()
   const host = startHost(
     `
@@ -98,6 +93,9 @@ function hasScript() {
   }
 }
 
+/** A shell stands between host and server. */
+const WRAPPED = `NODE="$0"; "$NODE" ${fixture('listener.mjs')}; true`
+
 /** How a host has `command` and `args`; each has its stdout as `child.stdout`. */
 const ways = {
   'a call': 'const child = spawn(command, args)',
@@ -107,7 +105,7 @@ const ways = {
   `,
   "a guarded group of the host's session": `
     const moved = 'import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])'
-    const child = plain('python3', ['-c', moved, command, ...args])
+    const child = plain(PYTHON, ['-c', moved, command, ...args])
     const { stat, until } = await import(${JSON.stringify(import.meta.resolve('./support/facts.mjs'))})
     await until(() => stat(child.pid)?.pgrp === child.pid, 'a group of its own')
     await holdfast.guard(child)
@@ -123,26 +121,18 @@ const ways = {
 
 for (const [way, start] of Object.entries(ways))
   for (const [death, { body = '', command, end, last, terminal = false }] of Object.entries(deaths)) {
-    test(`C02 a wrapped server in ${way} is gone after ${death} of its host`, async (t) => {
+    test(`a wrapped server in ${way} is gone after ${death} of its host (C02)`, async (t) => {
       if (terminal && !hasScript()) {
         t.log('skipped: there is no `script` to open a terminal with')
         return t.pass()
       }
       const mark = newMark()
       const host = startHost(
-        `
-        const { spawn: plain } = require('node:child_process')
-        const wrapped = 'NODE="$0"; "$NODE" ' + ${JSON.stringify(fixture('listener.mjs'))} + '; true'
-        const [command, args] = ['sh', ['-c', wrapped, process.execPath]]
+        `const { spawn: plain } = require('node:child_process')
+        const [command, args] = ['sh', ['-c', ${JSON.stringify(WRAPPED)}, process.execPath]]
         ${start}
-        let text = ''
-        child.stdout.on('data', (data) => {
-          text += data
-          const port = Number(/^\\d+$/m.exec(text)?.[0])
-          if (port > 0) report({ port, pid: process.pid, tty: process.stdin.isTTY === true })
-        })
-        ${body}
-      `,
+        ${programOf('orphans/report-port')}
+        ${body}`,
         {
           ...(command && { command }),
           env: { MARK: mark, NODE: process.execPath },
@@ -162,7 +152,7 @@ for (const [way, start] of Object.entries(ways))
     })
   }
 
-test('C03 a child that ignores EOF, SIGHUP, SIGINT and SIGTERM is ended by the ladder', async (t) => {
+test('a child that ignores EOF, SIGHUP, SIGINT and SIGTERM is ended by the ladder (C03)', async (t) => {
   const mark = newMark()
   const child = spawn(process.execPath, [fixture('stubborn.mjs')], { env: environment(mark) })
   const lines = linesOf(child.stdout)
@@ -182,7 +172,7 @@ test('C03 a child that ignores EOF, SIGHUP, SIGINT and SIGTERM is ended by the l
   t.deepEqual(marked(mark), [])
 })
 
-test('C03 a child that ignores EOF, SIGHUP, SIGINT and SIGTERM is ended by the death of its host', async (t) => {
+test('a child that ignores EOF, SIGHUP, SIGINT and SIGTERM is ended by the death of its host (C03)', async (t) => {
   const mark = newMark()
   const host = startHost(
     `
@@ -200,7 +190,7 @@ test('C03 a child that ignores EOF, SIGHUP, SIGINT and SIGTERM is ended by the d
   await noneMarked(mark)
 })
 
-test('C04 end() at every moment of a start leaves nothing', async (t) => {
+test('end() at every moment of a start leaves nothing (C04)', async (t) => {
   const mark = newMark()
   const reports = []
   for (let delay = 0; delay <= 20; delay += 2) {
@@ -216,7 +206,7 @@ test('C04 end() at every moment of a start leaves nothing', async (t) => {
   t.deepEqual(running(), [])
 })
 
-test('C04 end() twice at once and after the end: one signal for each process, one report', async (t) => {
+test('end() twice at once and after the end: one signal for each process, one report (C04)', async (t) => {
   const mark = newMark()
   const child = spawn('sh', ['-c', '"$0" "$1" & "$0" "$1"; true', process.execPath, fixture('stubborn.mjs')], {
     env: environment(mark),
@@ -243,7 +233,7 @@ test('C04 end() twice at once and after the end: one signal for each process, on
   t.deepEqual(marked(mark), [])
 })
 
-test('C05 the command is killed by something else: the rest is swept without a call to end()', async (t) => {
+test('the command is killed by something else: the rest is swept without a call to end() (C05)', async (t) => {
   const mark = newMark()
   const child = spawn('sh', ['-c', 'sleep 60 & setsid sleep 60 & sleep 60 & echo up; wait'], {
     env: environment(mark),
@@ -262,25 +252,12 @@ test('C05 the command is killed by something else: the rest is swept without a c
   t.deepEqual(marked(mark), [])
 })
 
-test('C06 a call whose handle was dropped is listed, and gone with the host', async (t) => {
+test('a call whose handle was dropped is listed, and gone with the host (C06)', async (t) => {
   const mark = newMark()
-  const host = startHost(
-    `
-    spawn('sleep', ['60'], { stdio: 'ignore' })
-    spawn('sh', ['-c', 'sleep 60; true'])
-    for (let round = 0; round < 5; round++) {
-      await new Promise(setImmediate)
-      globalThis.gc()
-    }
-    const second = spawn('sleep', ['50'])
-    report(running().map(({ id, pid, file }) => ({ id, pid, file })))
-    await second.end()
-    globalThis.gc()
-    report(running().map(({ pid }) => pid))
-    setTimeout(() => {}, 60_000)
-  `,
-    { env: { MARK: mark }, command: [process.execPath, '--expose-gc'] },
-  )
+  const host = startHost(programOf('orphans/dropped-handles'), {
+    env: { MARK: mark },
+    command: [process.execPath, '--expose-gc'],
+  })
   const listed = await host.next()
   t.deepEqual(
     listed.map(({ file }) => file),
@@ -297,7 +274,7 @@ test('C06 a call whose handle was dropped is listed, and gone with the host', as
   t.pass()
 })
 
-test('C07 fifty commands that leave a child behind and fail: no process, descriptor or zombie is left', async (t) => {
+test('fifty commands that leave a child behind and fail: no process, descriptor or zombie is left (C07)', async (t) => {
   const mark = newMark()
   const once = async () => {
     const { exitCode, report } = await run('sh', ['-c', 'sleep 60 & setsid sleep 60 & exit 3'], {

@@ -1,11 +1,13 @@
+// What becomes of output: pipes beyond stderr, the order of stdout and stderr, the limits of run(), and its rejections.
 import childProcess from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Duplex } from 'node:stream'
-import test from 'ava'
 import { HoldfastError, notices, run, spawn } from '../dist/index.js'
+import { PYTHON } from './support/fixtures.mjs'
 import { folder, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 const MARKER = `\n${notices.cut}\n`
@@ -17,7 +19,7 @@ async function textOf(stream) {
   return text
 }
 
-test('C73 stdio[3] is duplex: both directions, and the end of one', async (t) => {
+test('stdio[3] is duplex: both directions, and the end of one (C73)', async (t) => {
   const script = 'while read -r line; do echo "got $line"; done <&3 >&3; echo "end of input" >&3'
   const child = spawn('sh', ['-c', script], { env, stdio: ['ignore', 'ignore', 'inherit', 'pipe'] })
   const three = child.stdio[3]
@@ -32,7 +34,7 @@ test('C73 stdio[3] is duplex: both directions, and the end of one', async (t) =>
   t.is(child.exitCode, 0)
 })
 
-test('C73 places 3 and 4 are apart, and a lot goes through both ways at once', async (t) => {
+test('places 3 and 4 are apart, and a lot goes through both ways at once (C73)', async (t) => {
   const child = spawn('sh', ['-c', 'cat <&3 >&3 & cat <&4 >&4 & wait'], {
     env,
     stdio: ['ignore', 'ignore', 'inherit', 'pipe', 'pipe'],
@@ -55,7 +57,7 @@ test('C73 places 3 and 4 are apart, and a lot goes through both ways at once', a
   t.is(child.exitCode, 0)
 })
 
-test('C73 a program that opens the descriptor as a socket', async (t) => {
+test('a program that opens the descriptor as a socket (C73)', async (t) => {
   const script = `
     const socket = new (require('node:net').Socket)({ fd: 3 })
     socket.on('data', (data) => socket.write(String(data).toUpperCase()))
@@ -75,7 +77,7 @@ const LINES = 2000
 const BOTH = `i=0; while [ $i -lt ${LINES} ]; do echo "out $i"; echo "err $i" >&2; i=$((i+1)); done`
 const inOrder = Array.from({ length: LINES }, (_, i) => `out ${i}\nerr ${i}\n`).join('')
 
-test("C73 'stdout' as stderr keeps the order of writes", async (t) => {
+test("'stdout' as stderr keeps the order of writes (C73)", async (t) => {
   const child = spawn('sh', ['-c', BOTH], { env, stdio: ['ignore', 'pipe', 'stdout'] })
   t.is(child.stderr, null)
   t.is(await textOf(child.stdout), inOrder)
@@ -92,7 +94,7 @@ test("C73 'stdout' as stderr keeps the order of writes", async (t) => {
   t.regex(stdout, /^pipe:/)
 })
 
-test("C73 'stdout' as stderr where stdout itself is not a pipe of ours", async (t) => {
+test("'stdout' as stderr where stdout itself is not a pipe of ours (C73)", async (t) => {
   const path = join(folder(t), 'log')
   const file = openSync(path, 'w')
   await run('sh', ['-c', BOTH], { env, stdio: ['ignore', file, 'stdout'] })
@@ -106,7 +108,7 @@ test("C73 'stdout' as stderr where stdout itself is not a pipe of ours", async (
   t.is(stdout, '')
 })
 
-test('C73 places 0 to 2 are pipes that can be opened', async (t) => {
+test('places 0 to 2 are pipes that can be opened (C73)', async (t) => {
   const script = 'cat /dev/stdin > /dev/stdout; echo err > /dev/stderr; echo next > /dev/stdout'
   t.like(await run('sh', ['-c', script], { env, input: 'in\n' }), {
     stdout: 'in\nnext\n',
@@ -122,7 +124,7 @@ const BYTES = Buffer.byteLength(TEXT)
 
 const printer = [process.execPath, ['-e', "process.stdout.write('aé€😀'.repeat(30_000))"]]
 
-test('C76 beyond maxOutput head and tail stay, with the marker at the cut, and UTF-8 whole', async (t) => {
+test('beyond maxOutput head and tail stay, with the marker at the cut, and UTF-8 whole (C76)', async (t) => {
   const limits = [0, 1, 2, 3, 9, 10, 11, 12, 13, 4096, 65_537, 100_003, BYTES - 1]
   await Promise.all(
     [0, 1].map(async (half) => {
@@ -150,7 +152,7 @@ test('C76 beyond maxOutput head and tail stay, with the marker at the cut, and U
   )
 })
 
-test('C76 what just fits is not cut; the limit is for each stream', async (t) => {
+test('what just fits is not cut; the limit is for each stream (C76)', async (t) => {
   t.like(await run(...printer, { env, maxOutput: BYTES }), {
     stdout: TEXT,
     dropped: { stdout: 0, stderr: 0 },
@@ -164,7 +166,7 @@ test('C76 what just fits is not cut; the limit is for each stream', async (t) =>
   t.true(result.ok)
 })
 
-test('C76 with bytes for output the cut is exact', async (t) => {
+test('with bytes for output the cut is exact (C76)', async (t) => {
   const { stdout, dropped } = await run(...printer, { env, maxOutput: 1001, encoding: 'buffer' })
   const all = Buffer.from(TEXT)
   t.true(stdout instanceof Uint8Array)
@@ -172,7 +174,7 @@ test('C76 with bytes for output the cut is exact', async (t) => {
   t.is(dropped.stdout, BYTES - 1001)
 })
 
-test('C76 a cut by the default limit is not ok; a cut that was asked for is', async (t) => {
+test('a cut by the default limit is not ok; a cut that was asked for is (C76)', async (t) => {
   const over = 1_000_000
   const print = ['-c', `head -c ${DEFAULT_LIMIT + over} /dev/zero`]
   const cut = await run('sh', print, { env, encoding: 'buffer' })
@@ -191,7 +193,7 @@ test('C76 a cut by the default limit is not ok; a cut that was asked for is', as
   t.like(asked, { ok: true, exitCode: 0, notices: [notices.cut] })
 })
 
-test('C76 check: true rejects with the result', async (t) => {
+test('check: true rejects with the result (C76)', async (t) => {
   const failed = (script, options) =>
     t.throwsAsync(run('sh', ['-c', script], { env, check: true, ...options }), {
       instanceOf: HoldfastError,
@@ -217,7 +219,7 @@ test('C76 check: true rejects with the result', async (t) => {
   t.like(await run('sh', ['-c', 'exit 3'], { env }), { ok: false, exitCode: 3 })
 })
 
-test('C76 an aborted call rejects AbortError with check, and resolves without', async (t) => {
+test('an aborted call rejects AbortError with check, and resolves without (C76)', async (t) => {
   for (const check of [true, false]) {
     const controller = new AbortController()
     const reason = new Error('enough')
@@ -251,7 +253,7 @@ function deferred() {
 test('a program that writes once, without waiting, loses no more than under child_process', async (t) => {
   const script = 'import os; os.set_blocking(1, False); os.write(2, b"%d" % os.write(1, b"x" * (4 << 20)))'
   const taken = async (start) => {
-    const child = start('python3', ['-c', script], { stdio: ['ignore', 'pipe', 'pipe'], env })
+    const child = start(PYTHON, ['-c', script], { stdio: ['ignore', 'pipe', 'pipe'], env })
     let told = ''
     child.stderr.on('data', (data) => {
       told += data

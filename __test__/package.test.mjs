@@ -1,10 +1,11 @@
+// What is published loads by every entry, with require and with import, and has one version.
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
+import test from './support/test.mjs'
 
 const require = createRequire(import.meta.url)
 const CHECKOUT = fileURLToPath(new URL('..', import.meta.url))

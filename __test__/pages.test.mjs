@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
+import test from './support/test.mjs'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const read = (path) => readFileSync(join(ROOT, path), 'utf8')

@@ -2,13 +2,13 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
 import { checkPlatform, checkRoot, isAbove } from '../scripts/release/check.mjs'
 import { addonOf, helperFile, platforms } from '../scripts/release/manifests.mjs'
 import { stagePlatform, stageRoot } from '../scripts/release/stage.mjs'
 import { readTarball } from '../scripts/release/tarball.mjs'
 import { folder } from './support/suite.mjs'
 import { packed } from './support/tar.mjs'
+import test from './support/test.mjs'
 
 process.chdir(fileURLToPath(new URL('..', import.meta.url)))
 

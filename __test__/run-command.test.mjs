@@ -1,32 +1,19 @@
+// `holdfast run`: exit status, options, stdio, signals, and that nothing is left behind.
 import { fork, spawnSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import {
-  chmodSync,
-  existsSync,
-  mkdtempSync,
-  readFileSync,
-  readlinkSync,
-  realpathSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, existsSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import test from 'ava'
 import { capabilities } from '../dist/index.js'
-import { CLI, holdfast, keeperOf, killStarted, mark, marks, run, runToEnd, within } from './support/command-line.mjs'
-import { childrenOf, comm, gone, isAlive, marked, noneMarked, stat, until } from './support/facts.mjs'
-import { fixture, TIDIES } from './support/fixtures.mjs'
+import { CLI, holdfast, keeperOf, run, runToEnd, within } from './support/command-line.mjs'
+import { childrenOf, comm, gone, isAlive, marked, newMark, noneMarked, stat, until } from './support/facts.mjs'
+import { fixture, PYTHON, programOf, TIDIES } from './support/fixtures.mjs'
+import { folderOfFile, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const HELPER = capabilities().helper.path
-const folder = realpathSync(mkdtempSync(join(tmpdir(), 'holdfast-run-')))
-test.afterEach.always(killStarted)
-test.after.always('nothing is left alive', async (t) => {
-  rmSync(folder, { recursive: true })
-  await Promise.allSettled(marks.map((one) => noneMarked(one)))
-  t.deepEqual(marks.flatMap(marked).map(comm), [])
-})
+const folder = folderOfFile(test)
+suite(test)
 
 /** Says `ready`, then answers each TERM, INT, QUIT or HUP with its name; ends at the first, or with its stdin. */
 const ANSWERS = `
@@ -66,7 +53,7 @@ test('--timeout sends SIGTERM first, and --grace is waited for', async (t) => {
   t.is(started.out(), 'ready\ngot-TERM\n')
 })
 
-test('C03 a command that ignores SIGTERM is killed after the grace', async (t) => {
+test('a command that ignores SIGTERM is killed after the grace (C03)', async (t) => {
   const start = Date.now()
   const script = `trap '' TERM; echo ready; sleep 60`
   const { code, out } = await runToEnd(['--timeout', '100ms', '--grace', '300ms', '--', 'sh', '-c', script])
@@ -75,7 +62,7 @@ test('C03 a command that ignores SIGTERM is killed after the grace', async (t) =
   t.true(passed >= 400 && passed < 20_000, `${passed} ms`)
 })
 
-test('C60 125, 126, 127: holdfast itself, not executable, not found; each message names what it is about', async (t) => {
+test('125, 126, 127: holdfast itself, not executable, not found; each message names what it is about (C60)', async (t) => {
   const file = (name, text, mode) => {
     writeFileSync(join(folder, name), text)
     chmodSync(join(folder, name), mode)
@@ -154,7 +141,7 @@ test("--background end: what the command left is ended, and the status is the co
   t.deepEqual(marked(m), [])
 })
 
-test('C90 --background-grace: what the command left gets SIGTERM first, and with 0 it does not', async (t) => {
+test('--background-grace: what the command left gets SIGTERM first, and with 0 it does not (C90)', async (t) => {
   for (const [grace, tidied] of [
     ['60s', true],
     ['0', false],
@@ -166,7 +153,7 @@ test('C90 --background-grace: what the command left gets SIGTERM first, and with
   }
 })
 
-test('C40 --background keep: it waits for what the command left, which SIGTERM ends', async (t) => {
+test('--background keep: it waits for what the command left, which SIGTERM ends (C40)', async (t) => {
   const script = 'sleep 60 >/dev/null & setsid sleep 60 >/dev/null & echo done; exit 3'
   const kept = run(['--background', 'keep', '--grace', '0', '--', 'sh', '-c', script])
   await kept.shows('done')
@@ -277,7 +264,7 @@ for (const serialization of ['json', 'advanced']) {
       process.send('ready')`
     const child = fork(CLI, ['run', '--', process.execPath, '-e', program], {
       serialization,
-      env: { ...process.env, MARK: mark() },
+      env: { ...process.env, MARK: newMark() },
     })
     const exited = within(once(child, 'exit'), 'exit of the fork')
     const question = serialization === 'json' ? { n: 12 } : { n: 12n }
@@ -292,7 +279,7 @@ for (const serialization of ['json', 'advanced']) {
 }
 
 // ---- what ends
-test('C20 everything left behind is ended: &, setsid, double fork, no environment, no descriptors', async (t) => {
+test('everything left behind is ended: &, setsid, double fork, no environment, no descriptors (C20)', async (t) => {
   // `env -i` takes the mark away, so that these report their pids.
   const script = `${LEAVES}
     (setsid env -i sh -c 'trap "" HUP INT TERM; echo $$; exec sleep 60 <&- >&- 2>&-' &)
@@ -321,7 +308,7 @@ test('children that the process had before it became `holdfast run` are left alo
   await gone([before])
 })
 
-test('C02 SIGKILL of the resident process ends everything', async (t) => {
+test('SIGKILL of the resident process ends everything (C02)', async (t) => {
   const started = run(['--grace', '100ms', '--', 'sh', '-c', `${LEAVES}; echo ready; sleep 60; true`])
   await started.shows('ready')
   await until(() => lives(started.mark, 'sleep') >= 5, 'the whole brood')
@@ -333,7 +320,7 @@ test('C02 SIGKILL of the resident process ends everything', async (t) => {
   t.pass()
 })
 
-test('C05 SIGKILL of its keeper ends everything, and the status says so', async (t) => {
+test('SIGKILL of its keeper ends everything, and the status says so (C05)', async (t) => {
   const started = run(['--', 'sh', '-c', `${LEAVES}; echo ready; sleep 60; true`])
   await started.shows('ready')
   await until(() => lives(started.mark, 'sleep') >= 5, 'the whole brood')
@@ -361,7 +348,7 @@ for (const [signal, name] of [
 }
 
 // ---- signals to its pid
-const ANSWERING = ['python3', fixture('signals.py')]
+const ANSWERING = [PYTHON, fixture('signals.py')]
 /** What `timeout(1)` or `exec` would let through, by what the command makes of it. */
 const PASSED_ON = [
   'HUP',
@@ -379,7 +366,7 @@ const PASSED_ON = [
   'PWR',
 ]
 for (const name of PASSED_ON) {
-  test(`C81 SIG${name} is passed on to the command, once, and is the command's business`, async (t) => {
+  test(`SIG${name} is passed on to the command, once, and is the command's business (C81)`, async (t) => {
     const started = run(['--', ...ANSWERING])
     await started.shows('ready')
     started.child.kill(`SIG${name}`)
@@ -391,7 +378,7 @@ for (const name of PASSED_ON) {
 }
 
 for (const name of ['HUP', 'USR1', 'ALRM', 'ABRT', 'PIPE', 'XCPU']) {
-  test(`C81 a command that does not answer SIG${name} dies of it, and what it left is ended`, async (t) => {
+  test(`a command that does not answer SIG${name} dies of it, and what it left is ended (C81)`, async (t) => {
     const started = run(['--', 'sh', '-c', `ulimit -c 0; ${LEAVES}; trap - HUP; echo ready; exec sleep 60`])
     await started.shows('ready')
     await until(() => lives(started.mark, 'sleep') === 5, 'the brood')
@@ -401,14 +388,14 @@ for (const name of ['HUP', 'USR1', 'ALRM', 'ABRT', 'PIPE', 'XCPU']) {
   })
 }
 
-test('C81 a signal that comes before the command was executed is not lost', async (t) => {
+test('a signal that comes before the command was executed is not lost (C81)', async (t) => {
   // They wait, blocked, when the process becomes the helper.
   const script = `import os, signal, sys
 signals = {getattr(signal, name) for name in sys.argv[1].split()}
 signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 for one in signals: os.kill(os.getpid(), one)
 os.execv(sys.argv[2], sys.argv[2:])`
-  const early = (names) => ({ command: ['python3', '-c', script, names, HELPER, '__run', '--'] })
+  const early = (names) => ({ command: [PYTHON, '-c', script, names, HELPER, '__run', '--'] })
   const passed = holdfast(['sleep', '60'], early('SIGUSR2'))
   t.deepEqual(await passed.closed, { code: null, signal: 'SIGUSR2' })
   for (const name of ['SIGTERM', 'SIGINT', 'SIGQUIT']) {
@@ -419,16 +406,16 @@ os.execv(sys.argv[2], sys.argv[2:])`
   }
 })
 
-test("C81 an alarm(2) that was set before is the command's, as with exec", async (t) => {
+test("an alarm(2) that was set before is the command's, as with exec (C81)", async (t) => {
   const script = `import os, signal, sys
 signal.setitimer(signal.ITIMER_REAL, 0.5)
 os.execv(sys.argv[1], sys.argv[1:])`
-  const started = holdfast(['sleep', '60'], { command: ['python3', '-c', script, HELPER, '__run', '--'] })
+  const started = holdfast(['sleep', '60'], { command: [PYTHON, '-c', script, HELPER, '__run', '--'] })
   t.deepEqual(await started.exited, { code: null, signal: 'SIGALRM' })
   t.deepEqual(marked(started.mark), [])
 })
 
-test('C81 SIGSTOP and SIGCONT: the command goes on meanwhile, and is woken with it', async (t) => {
+test('SIGSTOP and SIGCONT: the command goes on meanwhile, and is woken with it (C81)', async (t) => {
   const started = run(['--', ...ANSWERING])
   await started.shows('ready')
   const command = Number(started.out().match(/ready-(\d+)/)[1])
@@ -506,17 +493,8 @@ test('what stays resident is the helper alone, without Node', async (t) => {
 const NAMESPACE = ['unshare', '--pid', '--mount', '--fork', '--mount-proc', '--']
 const refused = spawnSync(NAMESPACE[0], [...NAMESPACE.slice(1), 'true'], { encoding: 'utf8' })
 if (refused.status !== 0) console.log(`C54 is not tested, no pid namespace: ${refused.error ?? refused.stderr}`)
-;(refused.status === 0 ? test : test.skip)('C54 below process 1 of a pid namespace no zombie is left', async (t) => {
-  const program = `const { spawnSync } = require('node:child_process')
-    const { readdirSync, readFileSync } = require('node:fs')
-    const zombies = () => readdirSync('/proc').filter((pid) => {
-      try { return readFileSync('/proc/' + pid + '/stat', 'utf8').split(') ').pop().startsWith('Z') } catch {}
-    }).length
-    // The measuring instrument: an orphan of nobody's stays a zombie here.
-    spawnSync('sh', ['-c', '(true &)'])
-    while (zombies() !== 1);
-    const { status } = spawnSync(process.execPath, process.argv.slice(1))
-    console.log(JSON.stringify({ status, zombies: zombies() - 1, processes: readdirSync('/proc').filter(Number).length }))`
+;(refused.status === 0 ? test : test.skip)('below process 1 of a pid namespace no zombie is left (C54)', async (t) => {
+  const program = programOf('run-command/below-init')
   const command = [...NAMESPACE, process.execPath, '-e', program, CLI]
   const started = run(['--', 'sh', '-c', `${LEAVES}; exit 3`], { command })
   await started.closed
@@ -532,7 +510,7 @@ async function asFirst(args) {
 }
 
 ;(refused.status === 0 ? test : test.skip)(
-  'C81 as process 1: signals from outside are passed on, or begin the end',
+  'as process 1: signals from outside are passed on, or begin the end (C81)',
   async (t) => {
     const started = await asFirst(['--grace', '0', '--', ...ANSWERING])
     await started.shows('ready')
@@ -547,19 +525,17 @@ async function asFirst(args) {
 )
 
 ;(refused.status === 0 ? test : test.skip)(
-  'C81 as process 1: the ladder from outside, and strays are reaped until the end',
+  'as process 1: the ladder from outside, and strays are reaped until the end (C81)',
   async (t) => {
     // The one that holds the command's group.
     const script = `[ $(cat /proc/[0-9]*/stat 2>/dev/null | grep -c ' Z ') = 1 ] && echo none-before.
-    for i in $(seq 50); do (setsid sh -c 'sleep 0 & exit' &); done
-    while grep -lq '(sleep)' /proc/[0-9]*/stat 2>/dev/null; do :; done
-    echo zombies-$(cat /proc/[0-9]*/stat 2>/dev/null | grep -c ' Z ').; trap 'echo got-TERM; exit 5' TERM; while :; do read x; done`
+    trap 'echo got-TERM; exit 5' TERM; . ${fixture('strays.sh')} 50; while :; do read x; done`
     // A child from before that has died: nothing tells of it any more.
     const before = `import os, sys
 child = os.fork() or os._exit(0)
 os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
 os.execv(sys.argv[1], sys.argv[1:])`
-    const command = [...FIRST, 'python3', '-c', before, HELPER, '__run', '--']
+    const command = [...FIRST, PYTHON, '-c', before, HELPER, '__run', '--']
     const started = holdfast(['bash', '-c', script], { command })
     await started.shows('zombies-1.')
     process.kill(childrenOf(started.child.pid)[0], 'SIGTERM')

@@ -1,27 +1,22 @@
+// `holdfast run` in a terminal: job control, ^C and ^Z, and the terminal that is closed.
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import ava from 'ava'
-import { CLI, marks } from './support/command-line.mjs'
+import { CLI } from './support/command-line.mjs'
 import { childrenOf, comm, isAlive, marked, noneMarked, stat, until } from './support/facts.mjs'
-import { fixture } from './support/fixtures.mjs'
+import { fixture, PYTHON } from './support/fixtures.mjs'
 import { NAMESPACE, NO_NAMESPACE } from './support/namespace.mjs'
-import { has } from './support/suite.mjs'
-import { closeTerminals, NO_TERMINAL, openShell, openTerminal } from './support/terminal.mjs'
+import { folderOfFile, has, suite } from './support/suite.mjs'
+import { NO_TERMINAL, openShell, openTerminal } from './support/terminal.mjs'
+import ava from './support/test.mjs'
 
 if (NO_TERMINAL) console.log(`holdfast run in a terminal is not tested: ${NO_TERMINAL}`)
 const test = NO_TERMINAL ? ava.skip : ava
-ava.afterEach.always(closeTerminals)
-const folder = mkdtempSync(join(tmpdir(), 'holdfast-terminal-'))
-ava.after.always('nothing is left alive', async (t) => {
-  rmSync(folder, { recursive: true })
-  await Promise.allSettled(marks.map((one) => noneMarked(one)))
-  t.deepEqual(marks.flatMap(marked).map(comm), [])
-})
+const folder = folderOfFile(ava)
+suite(ava)
 
-const env = { HF: `${process.execPath} ${CLI} run` }
+const env = { HF: `${process.execPath} ${CLI} run`, PYTHON }
 
 const named = (mark, name) => marked(mark).filter((pid) => comm(pid) === name)
 /** The resident process: of the two helpers the one that is the other one's parent. */
@@ -35,7 +30,7 @@ const foreground = (pid) => Number(readFileSync(`/proc/${pid}/stat`, 'utf8').spl
 
 const COUNTS = fileURLToPath(new URL('fixtures/count-interrupts.sh', import.meta.url))
 
-test('C33 ^C reaches the command exactly once, and the shell goes on', async (t) => {
+test('^C reaches the command exactly once, and the shell goes on (C33)', async (t) => {
   const terminal = await openShell({ ...env, COUNTS })
   terminal.type('$HF -- "$COUNTS"; echo status-$?.\n')
   const [, pid] = await terminal.shows(/ready-(\d+)\./)
@@ -53,7 +48,7 @@ test('C33 ^C reaches the command exactly once, and the shell goes on', async (t)
   t.deepEqual(named(terminal.mark, 'holdfast-helper'), [])
 })
 
-test('C33 ^C ends a command that has no answer to it: 130 in the shell, and what it left is ended', async (t) => {
+test('^C ends a command that has no answer to it: 130 in the shell, and what it left is ended (C33)', async (t) => {
   const terminal = await openShell(env)
   terminal.type(`$HF -- sh -c 'setsid sleep 60 & sleep 60 & echo ready-1.; sleep 60'\n`)
   await terminal.shows(/ready-1\./)
@@ -65,7 +60,7 @@ test('C33 ^C ends a command that has no answer to it: 130 in the shell, and what
   t.deepEqual([...named(terminal.mark, 'sleep'), ...named(terminal.mark, 'holdfast-helper')], [])
 })
 
-test('C33 a script that runs it ends by ^C as well', async (t) => {
+test('a script that runs it ends by ^C as well (C33)', async (t) => {
   const terminal = await openShell(env)
   terminal.type(`sh -c '$HF -- sh -c "echo ready-1.; sleep 60"; echo went on'\n`)
   await terminal.shows(/ready-1\./)
@@ -75,7 +70,7 @@ test('C33 a script that runs it ends by ^C as well', async (t) => {
   t.false(terminal.screen().includes('went on'))
 })
 
-test('C33 ^Z stops the job, fg continues it', async (t) => {
+test('^Z stops the job, fg continues it (C33)', async (t) => {
   const terminal = await openShell(env)
   terminal.type(`$HF -- sh -c 'echo ready-$$.; read x; echo got-$x.; exit 4'; echo status-$?.\n`)
   const [, command] = await terminal.shows(/ready-(\d+)\./)
@@ -148,7 +143,7 @@ for (const [how, options, ending, status] of [
   ['SIGKILL of the resident process', '--grace 0', 'kill -KILL $PPID_OF_KEEPER; sleep 60', 137],
   ['SIGKILL of the keeper', '', 'kill -KILL $PPID; sleep 60', 125],
 ]) {
-  test(`C33 terminal modes are as before after ${how}`, async (t) => {
+  test(`terminal modes are as before after ${how} (C33)`, async (t) => {
     const parent = 'PPID_OF_KEEPER=$(cut -d" " -f4 /proc/$PPID/stat)'
     const terminal = openTerminal(modes(`$HF ${options} -- sh -c '${parent}; ${RAW}; ${ending}'`), env)
     await terminal.shows(/raw-now\./)
@@ -167,9 +162,9 @@ function answersOf() {
   return { file, answers: () => (existsSync(file) ? readFileSync(file, 'utf8').split('\n').slice(0, -1) : []) }
 }
 
-test('C81 the leader of a session is hung up: the command gets SIGHUP once, and everything ends', async (t) => {
+test('the leader of a session is hung up: the command gets SIGHUP once, and everything ends (C81)', async (t) => {
   const { file, answers } = answersOf()
-  const terminal = openTerminal(`exec $HF --grace 300ms -- python3 ${SIGNALS} ${file} stay`, env)
+  const terminal = openTerminal(`exec $HF --grace 300ms -- ${PYTHON} ${SIGNALS} ${file} stay`, env)
   await terminal.shows(/ready-\d+\./)
   terminal.close()
   await noneMarked(terminal.mark)
@@ -177,7 +172,7 @@ test('C81 the leader of a session is hung up: the command gets SIGHUP once, and 
   t.deepEqual(answers(), ['got-SIGHUP.', 'got-SIGCONT.'])
 })
 
-test('C81 the leader of a session is hung up: a command without an answer, and what it left', async (t) => {
+test('the leader of a session is hung up: a command without an answer, and what it left (C81)', async (t) => {
   const script = `sh -c "trap '' HUP; echo deaf-1.; exec sleep 60" & setsid sleep 60 & (sleep 60 &) & echo ready-1.; sleep 60; true`
   const terminal = openTerminal(`exec $HF -- sh -c '${script.replaceAll("'", "'\\''")}'`, env)
   await terminal.shows(/ready-1\./)
@@ -188,11 +183,11 @@ test('C81 the leader of a session is hung up: a command without an answer, and w
   await noneMarked(terminal.mark)
 })
 
-test('C81 the shell is killed: the command has had SIGHUP from the kernel, once, and is ended if it stays', async (t) => {
+test('the shell is killed: the command has had SIGHUP from the kernel, once, and is ended if it stays (C81)', async (t) => {
   const { file, answers } = answersOf()
   const aside = answersOf()
   const terminal = await openShell({ ...env, SIGNALS, FILE: file, ASIDE: aside.file })
-  const script = 'setsid python3 "$SIGNALS" "$ASIDE" stay & exec python3 "$SIGNALS" "$FILE" stay'
+  const script = 'setsid "$PYTHON" "$SIGNALS" "$ASIDE" stay & exec "$PYTHON" "$SIGNALS" "$FILE" stay'
   terminal.type(`echo shell-$$.; $HF --grace 300ms -- sh -c '${script}'\n`)
   const [, shell] = await terminal.shows(/shell-(\d+)\./)
   await terminal.shows(/ready-\d+\./)
@@ -203,7 +198,7 @@ test('C81 the shell is killed: the command has had SIGHUP from the kernel, once,
   t.deepEqual(aside.answers(), ['got-SIGHUP.', 'got-SIGCONT.'])
 })
 
-test('C81 the shell of a stopped job is killed: the job is hung up, as without holdfast', async (t) => {
+test('the shell of a stopped job is killed: the job is hung up, as without holdfast (C81)', async (t) => {
   const terminal = await openShell(env)
   terminal.type(`echo shell-$$.; $HF -- sh -c 'echo ready-1.; sleep 60; true'\n`)
   const [, shell] = await terminal.shows(/shell-(\d+)\./)
@@ -215,7 +210,7 @@ test('C81 the shell of a stopped job is killed: the job is hung up, as without h
   t.pass()
 })
 
-test('C81 it outlives its terminal in a session of its own', async (t) => {
+test('it outlives its terminal in a session of its own (C81)', async (t) => {
   const terminal = await openShell(env)
   terminal.type(`setsid -f $HF -- sh -c 'echo ready-1.; exec sleep 60'; echo shell-$$.\n`)
   await terminal.shows(/ready-1\./)
@@ -229,7 +224,7 @@ test('C81 it outlives its terminal in a session of its own', async (t) => {
 })
 
 // ---- what the terminal sends
-test('C81 the leader of a session: ^Z does not stop it for ever', async (t) => {
+test('the leader of a session: ^Z does not stop it for ever (C81)', async (t) => {
   const terminal = openTerminal(`exec $HF -- sh -c 'echo ready-$$.; read x; echo got-$x.'`, env)
   const [, command] = await terminal.shows(/ready-(\d+)\./)
   terminal.type('\x1a')
@@ -239,10 +234,10 @@ test('C81 the leader of a session: ^Z does not stop it for ever', async (t) => {
   t.false(isAlive(Number(command)))
 })
 
-test('C33 a new size, ^Z and fg reach the command once; so does what is sent to the pid of the resident process', async (t) => {
+test('a new size, ^Z and fg reach the command once; so does what is sent to the pid of the resident process (C33)', async (t) => {
   const { file, answers } = answersOf()
   const terminal = await openShell({ ...env, SIGNALS, FILE: file })
-  terminal.type('$HF -- python3 "$SIGNALS" "$FILE"; echo status-$?.\n')
+  terminal.type('$HF -- "$PYTHON" "$SIGNALS" "$FILE"; echo status-$?.\n')
   const [, command] = await terminal.shows(/ready-(\d+)\./)
   const resident = await residentOf(terminal.mark)
   const tty = `/proc/${command}/fd/0`
@@ -276,10 +271,10 @@ test('C33 a new size, ^Z and fg reach the command once; so does what is sent to 
   await terminal.shows(/end-x\./)
 })
 
-test('C81 SIGCONT to the pid of the resident process continues the command', async (t) => {
+test('SIGCONT to the pid of the resident process continues the command (C81)', async (t) => {
   const { file, answers } = answersOf()
   // Not as the only one: script(1) continues a child that was stopped.
-  const terminal = openTerminal(`$HF -- python3 ${SIGNALS} ${file}; true`, env)
+  const terminal = openTerminal(`$HF -- ${PYTHON} ${SIGNALS} ${file}; true`, env)
   const [, command] = await terminal.shows(/ready-(\d+)\./)
   const resident = await residentOf(terminal.mark)
   process.kill(Number(command), 'SIGSTOP')
@@ -295,7 +290,7 @@ for (const [what, command] of [
   ['has left for a session of its own', `setsid sh -c 'echo ready-1.; sleep 60; true'`],
   ['has exited and left something behind', `--background keep -- sh -c 'sleep 60 & echo ready-1.'`],
 ]) {
-  test(`C81 ^C begins the end when the command ${what}`, async (t) => {
+  test(`^C begins the end when the command ${what} (C81)`, async (t) => {
     const terminal = await openShell(env)
     terminal.type(`$HF ${command}\n`)
     await terminal.shows(/ready-1\./)
@@ -315,7 +310,7 @@ for (const [where, leads] of [
   ['1, as in a container', 'setsid --ctty'],
   ['outside of the pid namespace', ''],
 ]) {
-  test(`C81 a child of process 1, in a group with the number ${where}: the terminal is the command's`, async (t) => {
+  test(`a child of process 1, in a group with the number ${where}: the terminal is the command's (C81)`, async (t) => {
     if (!has(t, NO_NAMESPACE)) return
     // Process 1 is an interactive program's place: it must not die of the ^C itself.
     const first = `trap : INT; $HF -- "$COUNTS"; echo status-$?.`
@@ -333,11 +328,11 @@ for (const [where, leads] of [
   })
 }
 
-test('C81 as process 1, the leader of the terminal: ^C once, /dev/tty, and the hang-up ends everything', async (t) => {
+test('as process 1, the leader of the terminal: ^C once, /dev/tty, and the hang-up ends everything (C81)', async (t) => {
   if (!has(t, NO_NAMESPACE)) return
   const { file, answers } = answersOf()
   const unshare = NAMESPACE.slice(0, NAMESPACE.indexOf('sh')).join(' ')
-  const first = `exec setsid --ctty $HF --grace 300ms -- sh -c 'exec python3 ${SIGNALS} ${file} stay </dev/tty'`
+  const first = `exec setsid --ctty $HF --grace 300ms -- sh -c 'exec ${PYTHON} ${SIGNALS} ${file} stay </dev/tty'`
   const terminal = openTerminal(`exec ${unshare} sh -c "${first}"`, env)
   await terminal.shows(/ready-\d+\./)
   terminal.type('\x03')
@@ -347,7 +342,7 @@ test('C81 as process 1, the leader of the terminal: ^C once, /dev/tty, and the h
   t.deepEqual(answers(), ['got-SIGINT.', 'got-SIGHUP.', 'got-SIGCONT.'])
 })
 
-test('C02 closing the terminal ends the command and what it started', async (t) => {
+test('closing the terminal ends the command and what it started (C02)', async (t) => {
   const terminal = await openShell(env)
   terminal.type(`$HF -- sh -c 'setsid sleep 60 & (sleep 60 &) & echo ready-1.; sleep 60; true'\n`)
   await terminal.shows(/ready-1\./)

@@ -1,8 +1,7 @@
 // C52: hosts in sandboxes that refuse system calls, and with no usable /proc.
 import { spawnSync } from 'node:child_process'
 import { closeSync, constants, copyFileSync, openSync } from 'node:fs'
-import { dirname, join } from 'node:path'
-import test from 'ava'
+import { basename, dirname, join } from 'node:path'
 import { notices } from '../dist/index.js'
 import {
   argsOf,
@@ -20,15 +19,15 @@ import {
   statusOf,
   until,
 } from './support/facts.mjs'
-import { compiled, fixture } from './support/fixtures.mjs'
+import { compiled, fixture, loadNative, PYTHON, programOf, SHARED } from './support/fixtures.mjs'
 import { guardHost, orderedHost, ownGroup, users } from './support/guard.mjs'
-import { SESSION, startHost } from './support/host.mjs'
+import { SESSION } from './support/host.mjs'
 import { FOREIGN, NO_NAMESPACE, STRANGERS } from './support/namespace.mjs'
-import { buildNative, loadNative } from './support/native.mjs'
 import { ACK, belowStarter, HELPER, starter, starterToEnd } from './support/session.mjs'
 import { folder, has, killMarked, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
-const { mark } = suite(test)
+const { host } = suite(test)
 const IMPORT_FACTS = `const facts = await import(${JSON.stringify(import.meta.resolve('./support/facts.mjs'))})\n`
 
 const STRICT = ['no-pidfd', 'no-close-range', 'no-memfd', 'no-clone3']
@@ -60,57 +59,26 @@ function filterFor(t) {
 /** For the text of a host: how many filters its main thread has. */
 const FILTERS = "require('node:fs').readFileSync('/proc/thread-self/status', 'utf8').match(/^Seccomp_filters:.*/m)?.[0]"
 
-/** What a host needs to be in it: { command, start }. Undefined, with the reason on the log, where it cannot be. */
-function enter(t, { rules, before }) {
+/** What a host needs to be in it: { command, before }. Undefined, with the reason on the log, where it cannot be. */
+function enter(t, { rules, before: first }) {
   const filter = filterFor(t)
   if (filter === undefined) return undefined
-  if (rules !== undefined) return { command: [filter, ...rules, '--', process.execPath], start: '' }
-  const library = buildNative(t, 'deny-clone3', folder(t))
+  if (rules !== undefined) return { command: [filter, ...rules, '--', process.execPath], before: '' }
+  const library = compiled(t, 'deny-clone3', SHARED)
   const load = `const filters = ${FILTERS}; ${loadNative(library)}; if (filters === ${FILTERS}) throw new Error('no filter')`
-  return { command: [process.execPath], start: `${before}\n${load}\n` }
+  return { command: [process.execPath], before: `${first}\n${load}\n` }
 }
 
 const QUIET = { stdio: ['pipe', 'pipe', 'ignore'] }
-/** `first` comes before the sandbox: where no thread can be started, neither can a module be read. */
-function host(t, body, { command, first = '', start = '', env, options } = {}) {
-  const started = startHost(first + start + body, { command, options, env: { MARK: mark, ...env } })
-  t.teardown(() => started.kill())
-  return started
-}
+/** Comes before the sandbox: where no thread can be started, neither can a module be read. */
+const after = (first, { before, ...entered }) => ({ ...entered, before: first + before })
 
 // ---- the same results
 /**
  * A bit of everything that stays in its group; what may differ from run to run is left out. Names are not known where
  * nothing can be read, nor can a shell there tell what its children have become.
  */
-const workload = (hasProc) => `
-  const essence = ({ exitCode, signal, stdout, stderr, ok, timedOut, aborted, notices, report }) => ({
-    exitCode, signal, stdout, stderr, ok, timedOut, aborted, notices, outcome: report.outcome, reason: report.reason,
-    mechanism: report.mechanism, by: report.by, survivors: report.survivors, count: report.leftoverCount,
-    names: ${hasProc} && report.leftovers.map(({ name }) => name),
-  })
-  const settled = ${hasProc} ? 'until read -r name < /proc/$!/comm && [ "$name" = sleep ]; do :; done;' : ''
-  const results = []
-  const shell = async (script, options) => results.push(essence(await run('/bin/bash', ['-c', script], options)))
-  await shell('/bin/sleep 50 & ' + settled + ' /bin/sleep 50 & ' + settled + ' echo done; exit 7')
-  await shell('trap "" TERM; echo deaf >&2; exec /bin/sleep 50', { timeout: 200, grace: 100 })
-  await shell('/bin/sleep 50 & ' + settled + ' wait', { timeout: 200, grace: 100 })
-  // Its shell may have reaped it.
-  delete results.at(-1).count
-  delete results.at(-1).names
-  await shell('echo up; exec /bin/sleep 50', { signal: AbortSignal.timeout(200), grace: 1000 })
-  await shell('kill -USR1 $$')
-  results.push(essence(await run('/bin/cat', { input: 'through' })))
-  for (const [file, options] of [['/no/such/program'], ['no-such-program'], ['/etc'], ['/etc/passwd'], ['true', { cwd: '/no/such' }]]) {
-    const { code, step, errno, message, ran } = await run(file, options).catch((error) => error)
-    results.push({ code, step, errno, message, ran })
-  }
-  const child = spawn('/bin/bash', ['-c', 'echo up; /bin/sleep 50 & wait'])
-  await new Promise((resolve) => child.stdout.once('data', resolve))
-  const { outcome, reason } = await child.end({ grace: 100 })
-  results.push([outcome, reason, child.signalCode])
-  report(results)
-`
+const workload = (hasProc) => programOf('sandbox/workload', { hasProc })
 
 const ordinary = new Map()
 /** What the workload comes to in a host of the ordinary kind. */
@@ -144,13 +112,13 @@ async function expected(t, hasProc, { mechanism = 'subreaper', outcome = 'ended'
 }
 
 for (const [sandbox, rule] of Object.entries(sandboxes)) {
-  test(`C52 ${sandbox}: the same results`, async (t) => {
+  test(`${sandbox}: the same results (C52)`, async (t) => {
     const entered = enter(t, rule)
     if (entered === undefined) return
     t.deepEqual(await host(t, workload(true), entered).next(), await expected(t, true, rule))
   })
 
-  test(`C52 ${sandbox}: the host is killed`, async (t) => {
+  test(`${sandbox}: the host is killed (C52)`, async (t) => {
     const entered = enter(t, rule)
     if (entered === undefined) return
     const own = newMark()
@@ -184,25 +152,15 @@ function withoutHelper(t) {
   return { HOLDFAST_BINARY_PATH: at }
 }
 
-const EFFORT = `
-  const effort = (file, args, options) => run(file, args, { containment: 'best-effort', ...options }).catch((error) => error)
-  const results = []
-  const essence = ({ exitCode, signal, stdout, timedOut, notices, report, code, step, ran }) => ({
-    exitCode, signal, stdout, timedOut, notices, code, step, ran, ...(report && { outcome: report.outcome, mechanism: report.mechanism }),
-  })
-  results.push(essence(await effort('/bin/sh', ['-c', 'echo done; exit 7'])))
-  results.push(essence(await effort('sh', ['-c', 'sleep 50 & sleep 50'], { timeout: 200, grace: 100 })))
-  results.push(essence(await effort('/no/such/program')))
-  report({ results, zombies: facts.childrenOf(process.pid).filter((pid) => !facts.isAlive(pid)) })
-`
+const EFFORT = programOf('sandbox/best-effort')
 const failed = { code: 'ENOENT', step: 'program', ran: false }
 
 for (const [sandbox, rule] of Object.entries(sandboxes)) {
   const { mechanism = 'subreaper' } = rule
-  test(`C52 ${sandbox}: best effort is contained where there is a helper`, async (t) => {
+  test(`${sandbox}: best effort is contained where there is a helper (C52)`, async (t) => {
     const entered = enter(t, rule)
     if (entered === undefined) return
-    const { results } = await host(t, EFFORT, { ...entered, first: IMPORT_FACTS }).next()
+    const { results } = await host(t, EFFORT, after(IMPORT_FACTS, entered)).next()
     t.deepEqual(results, [
       { exitCode: 7, signal: null, stdout: 'done\n', timedOut: false, notices: [], outcome: 'ended', mechanism },
       { exitCode: null, signal: 'SIGTERM', stdout: '', timedOut: true, notices: [], outcome: 'ended', mechanism },
@@ -210,10 +168,10 @@ for (const [sandbox, rule] of Object.entries(sandboxes)) {
     ])
   })
 
-  test(`C52 ${sandbox}: best effort without a helper`, async (t) => {
+  test(`${sandbox}: best effort without a helper (C52)`, async (t) => {
     const entered = enter(t, rule)
     if (entered === undefined) return
-    const seen = await host(t, EFFORT, { ...entered, first: IMPORT_FACTS, env: withoutHelper(t) }).next()
+    const seen = await host(t, EFFORT, { ...after(IMPORT_FACTS, entered), env: withoutHelper(t) }).next()
     const uncontained = { notices: [notices.helper], outcome: 'unconfirmed', mechanism: 'none' }
     t.deepEqual(seen.results, [
       { exitCode: 7, signal: null, stdout: 'done\n', timedOut: false, ...uncontained },
@@ -225,7 +183,7 @@ for (const [sandbox, rule] of Object.entries(sandboxes)) {
 }
 
 // ---- clone3 and EPERM
-test('C52 clone3 is EPERM before there is a reactor: one clear error, nothing ran', async (t) => {
+test('clone3 is EPERM before there is a reactor: one clear error, nothing ran (C52)', async (t) => {
   const entered = enter(t, { before: '' })
   if (entered === undefined) return
   const program = host(
@@ -246,14 +204,14 @@ test('C52 clone3 is EPERM before there is a reactor: one clear error, nothing ra
   t.regex(await program.next(), /starting the reactor/)
 })
 
-test('C52 clone3 is EPERM: the helper that was forked is as any other', async (t) => {
+test('clone3 is EPERM: the helper that was forked is as any other (C52)', async (t) => {
   const entered = enter(t, { before: 'holdfast.resetHelper()' })
   if (entered === undefined) return
   const seen = []
-  for (const { command, start } of [{ command: [process.execPath], start: '' }, entered]) {
+  for (const { command, before } of [{ command: [process.execPath], before: '' }, entered]) {
     // What the host has open for itself, everybody or nobody is not to be found in its helper.
     const body = "const open = fs.openSync('/dev/zero'); await run('true'); report('ran'); process.stdin.resume()"
-    const program = host(t, `const fs = require('node:fs'); ${body}`, { command, start })
+    const program = host(t, `const fs = require('node:fs'); ${body}`, { command, before })
     await program.next()
     const [helper] = helpersOf(program.pid)
     const kinds = [...descriptors(helper)].map(([number, what]) => `${number} ${what.replace(/:.*/, '')}`).sort()
@@ -272,33 +230,18 @@ for (const [sandbox, rule] of Object.entries({
   'as under qemu-user': sandboxes['as under qemu-user'],
   'no vfork(2)': { rules: ['no-vfork'] },
 }))
-  test(`C52 ${sandbox}: a kept call holds its group until it is over`, async (t) => {
+  test(`${sandbox}: a kept call holds its group until it is over (C52)`, async (t) => {
     const entered = enter(t, rule)
     if (entered === undefined) return
     const { mechanism = 'subreaper' } = rule
-    const body = `
-      const script = 'sleep 50 & ' + ${JSON.stringify('until read -r name < /proc/$!/comm && [ "$name" = sleep ]; do :; done')} + '; echo $! $$'
-      for (const how of ['killGroup', 'end']) {
-        const child = spawn('bash', ['-c', script], { background: 'keep', stdio: ['ignore', 'pipe', 'ignore'] })
-        let text = ''
-        child.stdout.on('data', (data) => { text += data })
-        await require('node:events').once(child, 'exit')
-        await facts.until(() => text.endsWith('\\n'), 'the pids')
-        const [kept, first] = text.split(' ').map(Number)
-        const before = [facts.stat(first) === undefined, facts.isAlive(kept)]
-        if (how === 'end') child.end()
-        else child.killGroup('SIGTERM')
-        const { outcome, mechanism } = await child.ended
-        report([before, outcome, mechanism, facts.isAlive(kept), facts.stat(first) === undefined])
-      }
-    `
-    const program = host(t, body, { ...entered, first: IMPORT_FACTS })
+    const body = programOf('sandbox/kept-group')
+    const program = host(t, body, after(IMPORT_FACTS, entered))
     for (let call = 0; call < 2; call++)
       t.deepEqual(await program.next(), [[true, true], 'ended', mechanism, false, true])
   })
 
 // ---- no signal at the keeper's death
-test('C52 PR_SET_PDEATHSIG is EPERM: the start is refused, and the message names it', async (t) => {
+test('PR_SET_PDEATHSIG is EPERM: the start is refused, and the message names it (C52)', async (t) => {
   const entered = enter(t, { rules: ['no-parent-death'] })
   if (entered === undefined) return
   const body = `
@@ -327,27 +270,16 @@ const ESCAPE = `(setsid sleep 50 & ${SETTLED}; echo $!)`
 
 const escapes = {
   'the exit': { script: `sleep 50 & ${ESCAPE}`, reason: 'exit' },
-  'a timeout': { script: `${ESCAPE}; exec sleep 50`, options: '{ timeout: 400 }', reason: 'timeout' },
+  'a timeout': { script: `${ESCAPE}; exec sleep 50`, options: { timeout: 400 }, reason: 'timeout' },
   'end()': { script: `${ESCAPE}; echo up; exec sleep 50`, act: 'await child.end()', reason: 'end' },
 }
 
-for (const [end, { script, options = '{}', act = '', reason }] of Object.entries(escapes))
-  test(`C52 no subreaper: an orphan that has left the group is not seen by ${end}, lives on, and holds nobody up`, async (t) => {
+for (const [end, { script, options = {}, act = '', reason }] of Object.entries(escapes))
+  test(`no subreaper: an orphan that has left the group is not seen by ${end}, lives on, and holds nobody up (C52)`, async (t) => {
     const entered = enter(t, GROUP)
     if (entered === undefined) return
     const own = newMark()
-    const body = `
-      const child = spawn('bash', ['-c', ${JSON.stringify(script)}], ${options})
-      const events = []
-      for (const event of ['exit', 'close', 'ended']) child.on(event, () => events.push(event))
-      let text = ''
-      await new Promise((resolve) => child.stdout.on('data', (data) => {
-        text += data
-        if (${act === ''} || text.includes('up')) resolve()
-      }))
-      ${act}
-      report([Number.parseInt(text), await child.ended, events])
-    `
+    const body = `const act = async (child) => { ${act} }\n${programOf('sandbox/orphan', { script, options, isDone: act === '' })}`
     const program = host(t, body, { ...entered, env: { MARK: own } })
     const [orphan, ended, events] = await program.next()
     t.like(ended, { outcome: 'ended', mechanism: 'group', by: 'keeper', reason, survivors: [] })
@@ -359,7 +291,7 @@ for (const [end, { script, options = '{}', act = '', reason }] of Object.entries
     await noneMarked(own)
   })
 
-test('C52 no subreaper: an orphan in the group is seen, ended, and named', async (t) => {
+test('no subreaper: an orphan in the group is seen, ended, and named (C52)', async (t) => {
   const entered = enter(t, GROUP)
   if (entered === undefined) return
   const body = `
@@ -367,55 +299,31 @@ test('C52 no subreaper: an orphan in the group is seen, ended, and named', async
     const { stdout, report: ended } = await run('bash', ['-c', script])
     report([Number(stdout), ended, facts.isAlive(Number(stdout))])
   `
-  const [orphan, ended, isAlive] = await host(t, body, { ...entered, first: IMPORT_FACTS }).next()
+  const [orphan, ended, isAlive] = await host(t, body, after(IMPORT_FACTS, entered)).next()
   t.like(ended, { outcome: 'ended', mechanism: 'group', leftoverCount: 1, leftovers: [{ pid: orphan, name: 'sleep' }] })
   t.false(isAlive)
 })
 
-test('C52 no subreaper: what has left the group and hangs on it by its parents is ended', async (t) => {
+test('no subreaper: what has left the group and hangs on it by its parents is ended (C52)', async (t) => {
   const entered = enter(t, GROUP)
   if (entered === undefined) return
-  const body = `
-    // Deaf to SIGTERM, all of them.
-    const script = "trap '' TERM; setsid sleep 50 & echo $!; setsid bash -c 'setsid sleep 50 & echo $! $$; wait' & wait"
-    for (const end of ['end', 'timeout']) {
-      const child = spawn('bash', ['-c', script], { grace: 100, timeout: end === 'timeout' ? 500 : 0 })
-      let text = ''
-      await new Promise((resolve) => child.stdout.on('data', (data) => {
-        text += data
-        if (text.trim().split(/\\s+/).length === 3) resolve()
-      }))
-      const left = text.trim().split(/\\s+/).map(Number)
-      await facts.until(() => left.every((pid) => facts.stat(pid).pgrp === pid), 'all of them in sessions of their own')
-      if (end === 'end') child.end()
-      const { outcome, mechanism, reason } = await child.ended
-      report([outcome, mechanism, reason, left.filter(facts.isAlive)])
-    }
-  `
-  const program = host(t, body, { ...entered, first: IMPORT_FACTS })
+  const body = programOf('sandbox/left-by-parents')
+  const program = host(t, body, after(IMPORT_FACTS, entered))
   t.deepEqual(await program.next(), ['ended', 'group', 'end', []])
   t.deepEqual(await program.next(), ['ended', 'group', 'timeout', []])
 })
 
-// Nobody tells the keeper of the end of an orphan, and it does not look before the time is up (core/src/roles/keeper.rs).
-test('C52 no subreaper: end() comes back when all are gone, and not when the grace time is over', async (t) => {
+// Nobody tells the keeper of the end of an orphan, and it does not look before the time is up (core/src/keeper.rs).
+test('no subreaper: end() comes back when all are gone, and not when the grace time is over (C52)', async (t) => {
   const entered = enter(t, GROUP)
   if (entered === undefined) return
-  const body = `
-    // The first process leaves at once, the other one a little later.
-    const script = "(trap 'sleep 0.3; exit' TERM; echo up; while :; do sleep 0.1; done) & exec sleep 50"
-    const child = spawn('bash', ['-c', script])
-    await new Promise((resolve) => child.stdout.once('data', resolve))
-    const began = performance.now()
-    const { outcome } = await child.end({ grace: 5000 })
-    report([outcome, performance.now() - began])
-  `
+  const body = programOf('sandbox/slow-orphan')
   const [outcome, duration] = await host(t, body, entered).next()
   t.is(outcome, 'ended')
   t.true(duration < 4000, `${duration} ms`)
 })
 
-test('C80 no subreaper: what has left the group is held from the beginning of the end, though its parent dies of the first signal', async (t) => {
+test('no subreaper: what has left the group is held from the beginning of the end, though its parent dies of the first signal (C80)', async (t) => {
   const entered = enter(t, GROUP)
   if (entered === undefined) return
   const body = `
@@ -425,11 +333,11 @@ test('C80 no subreaper: what has left the group is held from the beginning of th
     const { outcome, mechanism } = await child.end({ grace: 200 })
     report([outcome, mechanism, facts.isAlive(Number(text))])
   `
-  const program = host(t, body, { ...entered, first: IMPORT_FACTS })
+  const program = host(t, body, after(IMPORT_FACTS, entered))
   t.deepEqual(await program.next(), ['ended', 'group', false])
 })
 
-test("C52 no subreaper: background 'keep' runs on until end()", async (t) => {
+test("no subreaper: background 'keep' runs on until end() (C52)", async (t) => {
   const entered = enter(t, GROUP)
   if (entered === undefined) return
   const body = `
@@ -439,13 +347,13 @@ test("C52 no subreaper: background 'keep' runs on until end()", async (t) => {
     const ended = await running()[0].end()
     report([kept.report.outcome, kept.report.mechanism, runs, ended, facts.isAlive(pid)])
   `
-  const [outcome, mechanism, runs, ended, isAlive] = await host(t, body, { ...entered, first: IMPORT_FACTS }).next()
+  const [outcome, mechanism, runs, ended, isAlive] = await host(t, body, after(IMPORT_FACTS, entered)).next()
   t.deepEqual([outcome, mechanism, runs, isAlive], ['kept', 'group', true, false])
   t.like(ended, { outcome: 'ended', mechanism: 'group', reason: 'end', leftoverCount: 1 })
 })
 
 // The same: of a kept call without anybody in its group it is not learned that it is over.
-test("C52 no subreaper: a call of background 'keep' is over when its last process has left", async (t) => {
+test("no subreaper: a call of background 'keep' is over when its last process has left (C52)", async (t) => {
   const entered = enter(t, GROUP)
   if (entered === undefined) return
   const body = `
@@ -458,7 +366,7 @@ test("C52 no subreaper: a call of background 'keep' is over when its last proces
   t.is(await host(t, body, entered).next(), 'ended')
 })
 
-test('C52 no subreaper: a keeper that is killed leaves what the kernel does not end with it, and that is said', async (t) => {
+test('no subreaper: a keeper that is killed leaves what the kernel does not end with it, and that is said (C52)', async (t) => {
   const entered = enter(t, GROUP)
   if (entered === undefined) return
   const own = newMark()
@@ -469,7 +377,7 @@ test('C52 no subreaper: a keeper that is killed leaves what the kernel does not 
     process.kill(facts.stat(child.pid).ppid, 'SIGKILL')
     report([child.pid, other, await child.ended])
   `
-  const program = host(t, body, { ...entered, first: IMPORT_FACTS, env: { MARK: own } })
+  const program = host(t, body, { ...after(IMPORT_FACTS, entered), env: { MARK: own } })
   const [first, other, ended] = await program.next()
   t.like(ended, {
     outcome: 'unconfirmed',
@@ -486,7 +394,7 @@ test('C52 no subreaper: a keeper that is killed leaves what the kernel does not 
 })
 
 // It starts a helper and nothing more, so that it is not told whether there are subreapers (src/native/capabilities.ts).
-test('C52 no subreaper: probe() says so', async (t) => {
+test('no subreaper: probe() says so (C52)', async (t) => {
   const entered = enter(t, GROUP)
   if (entered === undefined) return
   const { mechanism, hostDeath, escapees, proof, helper } = await host(
@@ -511,12 +419,12 @@ for (const [sandbox, rule] of Object.entries(sandboxes)) {
   if (rule.rules?.includes('no-pidfd-signal')) continue
   const forms = { 'another session': users['child_process.spawn'], "the host's session": ownGroup }
   for (const [session, form] of Object.entries(forms))
-    test(`C52 ${sandbox}: a guarded group of ${session} is ended by every end`, async (t) => {
+    test(`${sandbox}: a guarded group of ${session} is ended by every end (C52)`, async (t) => {
       for (const { act, reason } of Object.values(guardEnds)) {
         const entered = enter(t, rule)
         if (entered === undefined) return
         const more = { command: entered.command }
-        const guarded = await guardHost(t, { ...form, start: entered.start + form.start }, more)
+        const guarded = await guardHost(t, { ...form, start: entered.before + form.start }, more)
         if (act === undefined) guarded.kill()
         else t.like(await guarded.do(act), { outcome: 'ended', mechanism: 'group', by: 'guard', reason, survivors: [] })
         await gone([...guarded.members, guarded.guard])
@@ -524,8 +432,8 @@ for (const [sandbox, rule] of Object.entries(sandboxes)) {
     })
 }
 
-// It takes hold by members, says that it is ready, and can signal none of them (core/src/roles/guard.rs).
-test('C52 pidfd_send_signal is EPERM: a group of another session is refused, and lives on', async (t) => {
+// It takes hold by members, says that it is ready, and can signal none of them (core/src/guard.rs).
+test('pidfd_send_signal is EPERM: a group of another session is refused, and lives on (C52)', async (t) => {
   const entered = enter(t, { rules: ['no-pidfd-signal'] })
   if (entered === undefined) return
   const { start, count } = users['child_process.spawn']
@@ -544,7 +452,7 @@ test('C52 pidfd_send_signal is EPERM: a group of another session is refused, and
 // ---- starters
 const REAL_FILTERS = Object.entries(sandboxes).filter(([, { rules }]) => rules !== undefined)
 for (const [sandbox, rule] of REAL_FILTERS) {
-  test(`C52 ${sandbox}: a starter ends what its Engine has left, and exits as it did`, async (t) => {
+  test(`${sandbox}: a starter ends what its Engine has left, and exits as it did (C52)`, async (t) => {
     const filter = filterFor(t)
     if (filter === undefined) return
     const command = [filter, ...rule.rules, '--', HELPER, '__session-starter']
@@ -559,7 +467,7 @@ for (const [sandbox, rule] of REAL_FILTERS) {
     t.deepEqual([missing.code, missing.out], [127, ACK])
   })
 
-  test(`C52 ${sandbox}: SIGTERM and SIGKILL to a starter, SIGKILL to its Engine`, async (t) => {
+  test(`${sandbox}: SIGTERM and SIGKILL to a starter, SIGKILL to its Engine (C52)`, async (t) => {
     const filter = filterFor(t)
     if (filter === undefined) return
     const command = [filter, ...rule.rules, '--', HELPER, '__session-starter']
@@ -580,7 +488,7 @@ for (const [sandbox, rule] of REAL_FILTERS) {
   })
 }
 
-test('C52 clone3 becomes EPERM in the running host: a session', async (t) => {
+test('clone3 becomes EPERM in the running host: a session (C52)', async (t) => {
   for (const { before } of [
     sandboxes['clone3 becomes EPERM before the first call'],
     sandboxes['clone3 becomes EPERM after a call'],
@@ -595,7 +503,7 @@ test('C52 clone3 becomes EPERM in the running host: a session', async (t) => {
       const { outcome, mechanism } = await session.ended
       report([session.contained, await session.exited, outcome, mechanism])
     `
-    t.deepEqual(await host(t, body, { ...entered, first }).next(), [
+    t.deepEqual(await host(t, body, after(first, entered)).next(), [
       true,
       { exitCode: 7, signal: null },
       'ended',
@@ -645,27 +553,18 @@ function makeTable(t, table, rules) {
 }
 
 for (const table of Object.keys(tables)) {
-  test(`C52 ${table}: the same results`, async (t) => {
+  test(`${table}: the same results (C52)`, async (t) => {
     const command = makeTable(t, table)
     if (command === undefined) return
     const program = host(t, workload(false), { command: [...command, process.execPath] })
     t.deepEqual(await program.next(), await expected(t, false))
   })
 
-  test(`C52 ${table}: when nothing is left no pid is asked for`, async (t) => {
+  test(`${table}: when nothing is left no pid is asked for (C52)`, async (t) => {
     const command = makeTable(t, table)
     if (command === undefined) return
     const script = `trap '' TERM; for i in 1 2 3; do setsid sh -c 'sleep 30; :' & done; echo up; wait`
-    const body = `
-      const { once } = require('node:events')
-      const reports = []
-      for (let round = 0; round < 20; round++) {
-        const child = spawn('/bin/sh', ['-c', ${JSON.stringify(script)}], { stdio: ['ignore', 'pipe', 'ignore'] })
-        await once(child.stdout, 'data')
-        reports.push(await child.end({ grace: round % 2 }))
-      }
-      report(reports.map(({ outcome, proofTime }) => ({ outcome, proofTime })))
-    `
+    const body = programOf('sandbox/twenty-ends', { script })
     const program = host(t, body, { command: [...command, process.execPath] })
     for (const { outcome, proofTime } of await program.next()) {
       t.is(outcome, 'ended')
@@ -674,7 +573,7 @@ for (const table of Object.keys(tables)) {
     }
   })
 
-  test(`C52 ${table}: orphans are reaped while the call goes on`, async (t) => {
+  test(`${table}: orphans are reaped while the call goes on (C52)`, async (t) => {
     const command = makeTable(t, table)
     if (command === undefined) return
     const script = 'for i in {1..100}; do (exec bash -c "true & exit"); done; echo up; read -r _'
@@ -696,14 +595,14 @@ for (const table of Object.keys(tables)) {
     t.is(await program.next(), 'ended')
   })
 
-  test(`C52 ${table}, and no subreaper: unconfirmed, with the notice`, async (t) => {
+  test(`${table}, and no subreaper: unconfirmed, with the notice (C52)`, async (t) => {
     const command = makeTable(t, table, GROUP.rules)
     if (command === undefined) return
     const program = host(t, workload(false), { command: [...command, process.execPath] })
     t.deepEqual(await program.next(), await expected(t, false, { mechanism: 'group', outcome: 'unconfirmed' }))
   })
 
-  test(`C52 ${table}: the host is killed`, async (t) => {
+  test(`${table}: the host is killed (C52)`, async (t) => {
     const command = makeTable(t, table)
     if (command === undefined) return
     const own = newMark()
@@ -735,7 +634,7 @@ for (const table of Object.keys(tables)) {
 }
 
 for (const table of Object.keys(tables)) {
-  test(`C52 ${table}: a guarded group of the host's session is ended, and that is not confirmed`, async (t) => {
+  test(`${table}: a guarded group of the host's session is ended, and that is not confirmed (C52)`, async (t) => {
     const command = makeTable(t, table)
     if (command === undefined) return
     const guarding = await orderedHost(t, `${ownGroup.start}\nconst group = await guard(child)`, {
@@ -747,10 +646,10 @@ for (const table of Object.keys(tables)) {
       `${exited}; const report = await group.end({ grace: 100 }); await exited; return report`,
     )
     t.like(report, { outcome: 'unconfirmed', mechanism: 'group', by: 'guard', reason: 'end', notice: notices.end })
-    await until(() => marked(guarding.mark).every((pid) => comm(pid) !== 'python3'), 'the end of the group')
+    await until(() => marked(guarding.mark).every((pid) => comm(pid) !== basename(PYTHON)), 'the end of the group')
   })
 
-  test(`C52 ${table}: a guarded group of another session is ended, and that is unconfirmed`, async (t) => {
+  test(`${table}: a guarded group of another session is ended, and that is unconfirmed (C52)`, async (t) => {
     const command = makeTable(t, table)
     if (command === undefined) return
     const start = `const child = plain('bash', ['-c', 'sleep 60 & sleep 60 & wait'], { detached: true, stdio: 'ignore' })`
@@ -767,7 +666,7 @@ for (const table of Object.keys(tables)) {
     )
   })
 
-  test(`C52 ${table}: a starter ends what its Engine has left, and exits as it did`, async (t) => {
+  test(`${table}: a starter ends what its Engine has left, and exits as it did (C52)`, async (t) => {
     const command = makeTable(t, table)
     if (command === undefined) return
     const script = 'sleep 50 & (setsid sleep 50 &); echo ready; exit 7'
@@ -788,19 +687,7 @@ for (const table of Object.keys(tables)) {
 
 // ---- nobody else is signalled
 /** For the text of a host: the next process that it starts has this number in its namespace, if that is free. */
-const NUMBERED = `
-  const numbered = async (number, start) => {
-    for (let round = 0; round < 100; round++) {
-      fs.writeFileSync('/proc/sys/kernel/ns_last_pid', String(number - 1))
-      const child = await start()
-      if (child.pid === number) return child
-      await child.undo()
-    }
-    throw new Error('never got ' + number)
-  }
-  const undo = (child) => Object.assign(child, { undo: () => (child.end ? child.end({ grace: 0 }) : (child.kill('SIGKILL'), once(child, 'exit'))) })
-  const { startSession } = require(${JSON.stringify(SESSION)})
-`
+const NUMBERED = programOf('sandbox/numbered', { SESSION })
 /** What is started, and how it is ended. What it has is a shell with a child, a child in another session, and an orphan. */
 const SCRIPT = JSON.stringify([
   '-c',
@@ -824,7 +711,7 @@ const subjects = {
     outcomes: { subreaper: ['unconfirmed', 'ERR_HOLDFAST_GUARD'] },
   },
   "a guarded group of the host's session": {
-    start: `undo(plain('python3', [${JSON.stringify(fixture('own-group.py'))}], { stdio: ['ignore', 'pipe', 'inherit'] }))`,
+    start: `undo(plain(PYTHON, [${JSON.stringify(fixture('own-group.py'))}], { stdio: ['ignore', 'pipe', 'inherit'] }))`,
     end: 'const group = await guard(subject); return (await group.end({ grace: 50 })).outcome',
     outcomes: { subreaper: 'unconfirmed' },
   },
@@ -837,7 +724,7 @@ const subjects = {
 
 for (const [subject, { start, end, outcomes }] of Object.entries(subjects))
   for (const [mechanism, outcome] of Object.entries(outcomes))
-    test(`C52 /proc of a namespace outside: nobody who has a number that is in it is signalled: ${subject}, by ${mechanism}`, async (t) => {
+    test(`/proc of a namespace outside: nobody who has a number that is in it is signalled: ${subject}, by ${mechanism} (C52)`, async (t) => {
       const command = makeTable(t, '/proc of a namespace outside', mechanism === 'group' ? GROUP.rules : [])
       if (command === undefined) return
       const guarding = await orderedHost(t, STRANGERS + NUMBERED, { command: [...command, process.execPath] })

@@ -2,22 +2,22 @@
 import { createHash } from 'node:crypto'
 import { EventEmitter, getEventListeners, once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
-import test from 'ava'
 import { endAll, HoldfastError, running } from '../dist/index.js'
 import { containRequestedSession, startSession } from '../dist/session.js'
 import { within } from './support/command-line.mjs'
-import { childrenOf, comm, isAlive, marked, newMark, noneMarked, stat, until } from './support/facts.mjs'
-import { fixture } from './support/fixtures.mjs'
-import { SESSION, startHost } from './support/host.mjs'
+import { childrenOf, comm, holdLoop, isAlive, marked, newMark, noneMarked, stat, until } from './support/facts.mjs'
+import { fixture, PYTHON } from './support/fixtures.mjs'
+import { SESSION } from './support/host.mjs'
 import { linesOf } from './support/lines.mjs'
 import { ACK, belowStarter, pacemaker, VARIABLE } from './support/session.mjs'
 import { folder, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
-const { env, mark } = suite(test)
+const { env, mark, host } = suite(test)
 const ENGINE = fixture('engine.py')
 const ENGINE_ENTRY = join(dirname(SESSION), 'engine.js')
 
@@ -30,7 +30,7 @@ async function start(t, program, args, options) {
 const shell = (t, script, options) => start(t, 'sh', ['-c', script], options)
 /** The Engine, asked or by a starter, and what it says of itself. */
 async function engine(t, first, { args = [], ...options } = {}) {
-  const session = await start(t, 'python3', [ENGINE, first, ...args], options)
+  const session = await start(t, PYTHON, [ENGINE, first, ...args], options)
   return session
 }
 const asked = { via: 'request' }
@@ -87,7 +87,7 @@ test('by a starter: arguments, directory and environment arrive, but for the var
   }
 })
 
-test('C60 by a starter: a program that is missing or not executable is told by the session', async (t) => {
+test('by a starter: a program that is missing or not executable is told by the session (C60)', async (t) => {
   for (const [program, code] of [
     ['no-such-program-x', 127],
     [ENGINE, 126],
@@ -216,7 +216,7 @@ test('an acknowledgement that came while the loop was blocked for longer than ac
   await pace.go()
   const end = Date.now() + ackTimeout + 100
   // Its child comes after its acknowledgement.
-  while (Date.now() < end || childrenOf(pid).length === 0);
+  while (Date.now() < end || childrenOf(pid).length === 0) holdLoop(2)
   t.true((await starting).contained)
 })
 
@@ -394,7 +394,7 @@ test('the refusal says what the Engine had to say', async (t) => {
   t.true(long.message.length < 1000 && long.message.endsWith('the end'))
 })
 
-test('C60 a start that fails rejects with what spawn() says', async (t) => {
+test('a start that fails rejects with what spawn() says (C60)', async (t) => {
   const at = join(folder(t), 'none')
   for (const options of [{}, asked]) {
     const error = await t.throwsAsync(start(t, 'true', [], { ...options, cwd: at }), { code: 'ENOENT' })
@@ -409,7 +409,7 @@ test('C60 a start that fails rejects with what spawn() says', async (t) => {
   t.deepEqual(running(), [])
 })
 
-test('C61 wrong arguments reject, and nothing is started', async (t) => {
+test('wrong arguments reject, and nothing is started (C61)', async (t) => {
   const cases = [
     [[], 'ERR_INVALID_ARG_TYPE'],
     [[''], 'ERR_INVALID_ARG_VALUE'],
@@ -446,25 +446,10 @@ test('names of its own: protocol', async (t) => {
 
 // ---- the end
 /** Counts SIGTERM in a file, and stays; so does its child, into the same file. */
-const COUNTS = `import os, signal, sys, time
-signal.alarm(60)
-def count(number, _):
-    os.write(file, b'%s %d\\n' % (signal.Signals(number).name[3:].encode(), os.getpid()))
-for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-    signal.signal(number, count)
-file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-child = os.fork()
-# A signal just before pause() would wait for the next one.
-woken, waker = os.pipe()
-os.set_blocking(waker, False)
-signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-os.write(1, b'%d\\n' % os.getpid())
-while True:
-    if len(sys.argv) > 2: time.sleep(0.01)
-    else: os.read(woken, 1)`
+const COUNTS = fixture('session/counts.py')
 async function counting(t, options, ...args) {
   const file = join(folder(t), 'counts')
-  const session = await start(t, 'python3', ['-c', COUNTS, file, ...args], options)
+  const session = await start(t, PYTHON, [COUNTS, file, ...args], options)
   const lines = linesOf(session.stdout)
   const pids = [await lines.next(), await lines.next()].map(Number)
   const counts = () => readFileSync(file, 'utf8').trim().split('\n').sort()
@@ -475,7 +460,7 @@ for (const [title, options] of [
   ['by a starter', {}],
   ['by request, uncontained', optional],
 ]) {
-  test(`C93 end(): what is never idle, below an Engine that handles the signal, gets it as well (${title})`, async (t) => {
+  test(`end(): what is never idle, below an Engine that handles the signal, gets it as well (${title}) (C93)`, async (t) => {
     const { session, counts, once } = await counting(t, { ...options, grace: 2000 }, 'busy')
     t.like(await session.end(), { outcome: 'ended' })
     t.deepEqual(counts(), once)
@@ -524,7 +509,7 @@ test('end(): an Engine that leaves in time has its own status, and the reason is
   }
 })
 
-test('C93 a signal that does not begin the end of a starter: once to each, by end() and by its pid', async (t) => {
+test('a signal that does not begin the end of a starter: once to each, by end() and by its pid (C93)', async (t) => {
   const { session, pids, counts } = await counting(t, { grace: 400 })
   process.kill(session.pid, 'SIGUSR1')
   await until(() => counts().length === 1 && counts()[0] !== '', 'the one by its pid')
@@ -552,7 +537,7 @@ test('end(): SIGKILL and grace 0 are at once; wrong options throw', async (t) =>
   }
 })
 
-test('C04 end() right after the start, twice at once; end() after the end', async (t) => {
+test('end() right after the start, twice at once; end() after the end (C04)', async (t) => {
   const session = await start(t, 'sleep', ['60'])
   const [one, two] = await Promise.all([session.end(), session.end()])
   t.is(one, two)
@@ -584,7 +569,7 @@ test('it is listed by running(), and endAll() has the starter pass on its signal
 // ---- an AbortSignal
 const listeners = (signal) => getEventListeners(signal, 'abort').length
 
-test('C62 aborted already: nothing is started, no listener is left', async (t) => {
+test('aborted already: nothing is started, no listener is left (C62)', async (t) => {
   const signal = AbortSignal.abort('why')
   for (const options of [{}, asked]) {
     const trace = join(folder(t), 'ran')
@@ -601,7 +586,7 @@ test('aborted while the acknowledgement is awaited: all of it is ended, then it 
   const { signal } = controller
   const options = { ...asked, signal, grace: 100, ackTimeout: 60_000, env: { ...env, MARK: one } }
   const starting = engine(t, 'late', { ...options, args: [`${(await pacemaker(t)).port}`] })
-  await until(() => marked(one).some((pid) => comm(pid) === 'python3'), 'the Engine')
+  await until(() => marked(one).some((pid) => comm(pid) === basename(PYTHON)), 'the Engine')
   t.is(listeners(signal), 1)
   controller.abort('why')
   const error = await t.throwsAsync(starting, { name: 'AbortError' })
@@ -659,24 +644,19 @@ test('stdin of an Engine that has left: EPIPE is an error of the stream, as on a
   await session.end({ grace: 0 })
 })
 
-function host(t, body, one = mark, stderr = 'inherit') {
-  const started = startHost(`const { startSession } = require(${JSON.stringify(SESSION)})\n${body}`, {
-    env: { MARK: one },
-    options: { stdio: ['pipe', 'pipe', stderr] },
-  })
-  t.teardown(() => started.kill())
-  return started
-}
+const before = `const { startSession } = require(${JSON.stringify(SESSION)})\n`
 
 test('it keeps the loop alive while it runs, and no longer', async (t) => {
-  const started = host(t, `await startSession('sh', ['-c', 'sleep 0.2'])\nprocess.on('exit', () => report('left'))`)
+  const started = host(t, `await startSession('sh', ['-c', 'sleep 0.2'])\nprocess.on('exit', () => report('left'))`, {
+    before,
+  })
   t.is(await started.next(), 'left')
   t.deepEqual(await started.exited, { code: 0, signal: null })
 })
 
 /** An Engine in JavaScript that answers the request, and has the counting one below it. */
 const ANSWERS = `require(${JSON.stringify(ENGINE_ENTRY)})
-require('node:child_process').spawn('python3', process.argv.slice(1), { stdio: 'inherit' })`
+require('node:child_process').spawn(${JSON.stringify(PYTHON)}, process.argv.slice(1), { stdio: 'inherit' })`
 
 for (const [title, options, word, answers] of [
   ['by a starter', {}, 'TERM', false],
@@ -685,18 +665,18 @@ for (const [title, options, word, answers] of [
   ['by request, without an acknowledgement', optional, 'TERM', false],
   ['by request, acknowledged', { via: 'request' }, 'TERM', true],
 ]) {
-  test(`C02 SIGKILL of the host: one signal, and nothing is left (${title})`, async (t) => {
+  test(`SIGKILL of the host: one signal, and nothing is left (${title}) (C02)`, async (t) => {
     const one = newMark()
     const file = join(folder(t), 'counts')
-    const given = { ...options, grace: 300 }
-    const counting = ['-c', COUNTS, file]
-    const command = answers ? [process.execPath, ['-e', ANSWERS, '--', ...counting]] : ['python3', counting]
+    const given = { ...options, grace: 1500 }
+    const counting = [COUNTS, file]
+    const command = answers ? [process.execPath, ['-e', ANSWERS, '--', ...counting]] : [PYTHON, counting]
     const started = host(
       t,
       `const session = await startSession(...${JSON.stringify(command)}, ${JSON.stringify(given)})
       report(session.contained)
       session.stdout.on('data', (chunk) => report(String(chunk)))`,
-      one,
+      { before, mark: one },
     )
     t.is(await started.next(), answers || options.via === undefined)
     const pids = `${await started.next()}`.trim().split('\n')
@@ -708,7 +688,7 @@ for (const [title, options, word, answers] of [
   })
 }
 
-test('C02 the host is gone by exit(), abort() or an exception: a setsid grandchild goes, too', async (t) => {
+test('the host is gone by exit(), abort() or an exception: a setsid grandchild goes, too (C02)', async (t) => {
   for (const last of ['process.exit(0)', 'process.abort()', 'setTimeout(() => { throw new Error() })']) {
     const one = newMark()
     const started = host(
@@ -716,9 +696,8 @@ test('C02 the host is gone by exit(), abort() or an exception: a setsid grandchi
       `process.on('uncaughtException', () => process.exit(1))
       const session = await startSession('sh', ['-c', 'setsid sleep 60 & echo ready; sleep 60'], { grace: 100 })
       session.stdout.once('data', () => { report('ready'); ${last} })`,
-      one,
       // Node.js shows its stack on abort().
-      'ignore',
+      { before, mark: one, options: { stdio: ['pipe', 'pipe', 'ignore'] } },
     )
     t.is(await started.next(), 'ready')
     await started.exited
@@ -746,7 +725,7 @@ test('SIGKILL of the starter, of its keeper, of both, of the Engine: all of it i
   }
 })
 
-test('C65 a worker is terminated in the middle of a session: it ends', async (t) => {
+test('a worker is terminated in the middle of a session: it ends (C65)', async (t) => {
   const one = newMark()
   const started = host(
     t,
@@ -758,7 +737,7 @@ test('C65 a worker is terminated in the middle of a session: it ends', async (t)
       })\`, { eval: true })
     worker.once('message', async (text) => { report(text); await worker.terminate(); report('terminated') })
     setInterval(() => {}, 1000)`,
-    one,
+    { before, mark: one },
   )
   t.is(await started.next(), 'ready\n')
   t.is(await started.next(), 'terminated')

@@ -16,26 +16,31 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import test from 'ava'
-import { killStarted, mark, marks } from './support/command-line.mjs'
-import { childrenOf, comm, descriptors, gone, isAlive, marked, noneMarked, stat, until } from './support/facts.mjs'
-import { fixture } from './support/fixtures.mjs'
+import {
+  childrenOf,
+  comm,
+  descriptors,
+  gone,
+  isAlive,
+  marked,
+  newMark,
+  noneMarked,
+  stat,
+  until,
+} from './support/facts.mjs'
+import { fixture, PYTHON } from './support/fixtures.mjs'
 import { ACK, belowStarter, HELPER, sdk, starter, starterToEnd, VARIABLE } from './support/session.mjs'
+import { folderOfFile, has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
-const folder = mkdtempSync(join(tmpdir(), 'holdfast-starter-'))
-const ENGINE = ['python3', fixture('engine.py'), 'none']
+const folder = folderOfFile(test)
+suite(test)
+const ENGINE = [PYTHON, fixture('engine.py'), 'none']
 /** Deaf to all but SIGKILL, in sessions of their own, one without a parent. */
 const LEAVES = `trap '' HUP INT TERM QUIT
   sleep 60 & setsid sleep 60 & (setsid sh -c 'sleep 60 & sleep 60' &)`
 const sleepers = (m) => marked(m).filter((pid) => comm(pid) === 'sleep')
 const allLeft = (m) => until(() => sleepers(m).length >= 4, 'the whole brood')
-
-test.afterEach.always(killStarted)
-test.after.always('nothing is left alive', async (t) => {
-  rmSync(folder, { recursive: true })
-  await Promise.allSettled(marks.map((one) => noneMarked(one)))
-  t.deepEqual(marks.flatMap(marked).map(comm), [])
-})
 
 // ---- the command line
 test('a wrong command line is 64 with one line on stderr, and nothing is run', async (t) => {
@@ -88,7 +93,7 @@ test('a parent or control descriptor that is not as it says is 70 with one line,
   t.throws(() => readFileSync(trace), { code: 'ENOENT' })
 })
 
-test('C60 127 and 126: the acknowledgement came, then one line that names the program', async (t) => {
+test('127 and 126: the acknowledgement came, then one line that names the program (C60)', async (t) => {
   const plain = join(folder, 'plain')
   writeFileSync(plain, '#!/bin/sh\n')
   chmodSync(plain, 0o644)
@@ -139,7 +144,7 @@ for (const [script, status] of [
   ['kill -KILL $$', { code: null, signal: 'SIGKILL' }],
   ['kill -SEGV $$', { code: null, signal: 'SIGSEGV' }],
 ]) {
-  test(`C20 its status is the Engine's, and at that moment nothing of it is left: ${script}`, async (t) => {
+  test(`its status is the Engine's, and at that moment nothing of it is left: ${script} (C20)`, async (t) => {
     const started = starter(['--ack', '--', 'sh', '-c', `${LEAVES}; echo ready; read x; ${script}`])
     await started.shows('ready')
     await allLeft(started.mark)
@@ -154,7 +159,7 @@ for (const [script, status] of [
   })
 }
 
-test("C20 another signal that is pending for the starter is not taken for the Engine's end", async (t) => {
+test("another signal that is pending for the starter is not taken for the Engine's end (C20)", async (t) => {
   const started = starter(['--', 'sh', '-c', 'trap "" USR1; echo ready; read x; kill -KILL $$'])
   await started.shows('ready')
   started.child.kill('SIGUSR1')
@@ -238,8 +243,8 @@ for (const name of ['TERM', 'INT', 'HUP', 'QUIT']) {
   })
 }
 
-test('C81 a signal that does not begin the end is passed on, once', async (t) => {
-  const started = starter(['--', 'python3', fixture('signals.py')])
+test('a signal that does not begin the end is passed on, once (C81)', async (t) => {
+  const started = starter(['--', PYTHON, fixture('signals.py')])
   await started.shows('ready')
   for (const name of ['SIGUSR1', 'SIGUSR2', 'SIGWINCH', 'SIGCONT', 'SIGALRM']) {
     started.child.kill(name)
@@ -257,7 +262,7 @@ for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']) {
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.${name}])
 os.kill(os.getpid(), signal.${name})
 os.execv(sys.argv[1], sys.argv[1:])`
-    const command = ['python3', '-c', script, HELPER, '__session-starter']
+    const command = [PYTHON, '-c', script, HELPER, '__session-starter']
     for (const options of [[], ['--ack']]) {
       const started = starter([...options, '--', 'touch', trace], { command })
       t.deepEqual(await started.closed, { code: null, signal: name })
@@ -266,7 +271,7 @@ os.execv(sys.argv[1], sys.argv[1:])`
   })
 }
 
-test('C03 an Engine that ignores the signals is killed after --grace, and gets no second one', async (t) => {
+test('an Engine that ignores the signals is killed after --grace, and gets no second one (C03)', async (t) => {
   const env = { COUNT: join(folder, 'terms') }
   const started = starter(['--ack', '--grace', '400', '--', ...ENGINE], { env })
   await started.shows('"pid"')
@@ -297,7 +302,7 @@ test('--grace 0 is SIGKILL at once; the default is two seconds', async (t) => {
 })
 
 test('it hears SIGTERM though it was started with it ignored, and with SIGCHLD ignored', async (t) => {
-  const script = `trap '' TERM CHLD HUP INT; exec "$0" __session-starter -- python3 -c 'print("ready", flush=True); input()'`
+  const script = `trap '' TERM CHLD HUP INT; exec "$0" __session-starter -- ${PYTHON} -c 'print("ready", flush=True); input()'`
   const started = starter(['-c', script, HELPER], { command: ['sh'] })
   await started.shows('ready')
   started.child.kill('SIGTERM')
@@ -334,7 +339,7 @@ test('without --watch-parent the parent may go', async (t) => {
 })
 
 // ---- deaths
-test('C02 SIGKILL of the starter ends everything; the end of stdout arrives', async (t) => {
+test('SIGKILL of the starter ends everything; the end of stdout arrives (C02)', async (t) => {
   const started = starter(['--grace', '100', '--', 'sh', '-c', `${LEAVES}; echo ready; sleep 60; true`])
   await started.shows('ready')
   await allLeft(started.mark)
@@ -344,7 +349,7 @@ test('C02 SIGKILL of the starter ends everything; the end of stdout arrives', as
   await started.closed
 })
 
-test('C05 SIGKILL of its keeper ends everything, and is told', async (t) => {
+test('SIGKILL of its keeper ends everything, and is told (C05)', async (t) => {
   const started = starter(['--', 'sh', '-c', `${LEAVES}; echo ready; sleep 60; true`])
   await started.shows('ready')
   await allLeft(started.mark)
@@ -354,7 +359,7 @@ test('C05 SIGKILL of its keeper ends everything, and is told', async (t) => {
   t.deepEqual(marked(started.mark), [])
 })
 
-test('C56 a keeper that is stopped goes on; so does one that is sent signals', async (t) => {
+test('a keeper that is stopped goes on; so does one that is sent signals (C56)', async (t) => {
   const started = starter(['--grace', '0', '--', 'sh', '-c', `${LEAVES}; echo ready; sleep 60; true`])
   await started.shows('ready')
   await allLeft(started.mark)
@@ -446,7 +451,7 @@ test('orphans of children from before are reaped; when the keeper is lost they l
 
 // ---- an SDK in another language
 test('an SDK in Python: acknowledgement, talk, end of the Engine', async (t) => {
-  const one = mark()
+  const one = newMark()
   const command = [HELPER, '__session-starter', '--ack', '--watch-parent', '--parent-pid', '{pid}', '--', ...ENGINE]
   const steps = ['line', 'line', 'write echo hello', 'line', 'write exit 5', 'rest', 'wait']
   const { seen } = await sdk({ command, steps }, { ...process.env, MARK: one })
@@ -458,7 +463,7 @@ test('an SDK in Python: acknowledgement, talk, end of the Engine', async (t) => 
 
 test('an SDK in Python: SIGTERM, and the end of a control pipe', async (t) => {
   for (const step of ['signal SIGTERM', 'hang-up']) {
-    const one = mark()
+    const one = newMark()
     const options = ['--ack', '--control-fd', '{control}', '--grace', '100']
     const command = [HELPER, '__session-starter', ...options, '--', 'sh', '-c', `${LEAVES}; echo ready; sleep 60; true`]
     const { seen } = await sdk(
@@ -475,8 +480,8 @@ for (const [title, options] of [
   ['--watch-parent', ['--watch-parent']],
   ['--control-fd', ['--control-fd', '{control}']],
 ]) {
-  test(`C02 an SDK in Python is killed: the Engine gets one SIGTERM, and nothing is left (${title})`, async (t) => {
-    const one = mark()
+  test(`an SDK in Python is killed: the Engine gets one SIGTERM, and nothing is left (${title}) (C02)`, async (t) => {
+    const one = newMark()
     const env = { ...process.env, MARK: one, COUNT: join(folder, one) }
     const command = [HELPER, '__session-starter', '--ack', '--grace', '300', ...options, '--', ...ENGINE]
     const { signal, seen } = await sdk({ command, steps: ['line', 'line', 'die'] }, env)
@@ -490,19 +495,13 @@ for (const [title, options] of [
 const UNSHARE = ['unshare', '-pf', '--mount-proc']
 const hasNamespaces = spawnSync(UNSHARE[0], [...UNSHARE.slice(1), 'true']).status === 0
 
-test('C54 as process 1 of a pid namespace: orphans are reaped, 128+n for a signal', async (t) => {
-  if (!hasNamespaces) {
-    t.log(`skipped: ${UNSHARE.join(' ')} is refused here`)
-    t.pass()
-    return
-  }
-  const script = `for i in $(seq 100); do (setsid sh -c 'sleep 0 & exit' &); done
-    while grep -lq '(sleep)' /proc/[0-9]*/stat 2>/dev/null; do :; done
-    cat /proc/[0-9]*/stat 2>/dev/null | grep -c ' Z ' ; kill -TERM $$`
-  const started = starter(['--ack', '--', 'sh', '-c', script], { command: [...UNSHARE, HELPER, '__session-starter'] })
+test('as process 1 of a pid namespace: orphans are reaped, 128+n for a signal (C54)', async (t) => {
+  if (!has(t, hasNamespaces ? '' : `${UNSHARE.join(' ')} is refused here`)) return
+  const script = `. ${fixture('strays.sh')} 100; kill -TERM $$`
+  const started = starter(['--ack', '--', 'bash', '-c', script], { command: [...UNSHARE, HELPER, '__session-starter'] })
   t.deepEqual(await started.closed, { code: 143, signal: null })
   // The pin of the Engine's group is one of holdfast's own.
-  t.regex(started.out(), new RegExp(`^${ACK.trim()}\n[01]\n$`))
+  t.regex(started.out(), new RegExp(`^${ACK.trim()}\nzombies-[01]\\.\n$`))
 })
 
 function readSafely(file) {

@@ -5,16 +5,16 @@ import { createReadStream, createWriteStream, readFileSync, writeFileSync } from
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
-import test from 'ava'
 import { run, running, spawn } from '../dist/index.js'
 import { within } from './support/command-line.mjs'
 import { until } from './support/facts.mjs'
+import { programOf } from './support/fixtures.mjs'
 import { HOLDFAST, startHost } from './support/host.mjs'
 import { folder, has, suite } from './support/suite.mjs'
-import { closeTerminals, NO_TERMINAL, openTerminal } from './support/terminal.mjs'
+import { NO_TERMINAL, openTerminal } from './support/terminal.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
-test.afterEach.always(closeTerminals)
 const LINES = 200_000
 
 async function textOf(stream) {
@@ -57,7 +57,7 @@ const moments = {
 for (const [producer, start] of Object.entries(producers)) {
   for (const [moment, before] of Object.entries(moments)) {
     for (const [counter, count] of Object.entries(counters)) {
-      test(`C85 ${LINES} lines of a child of ${producer}, given to ${counter} ${moment}`, async (t) => {
+      test(`${LINES} lines of a child of ${producer}, given to ${counter} ${moment} (C85)`, async (t) => {
         const child = start('seq', [`${LINES}`], { env })
         const closed = once(child, 'close')
         const had = await before(child)
@@ -68,7 +68,7 @@ for (const [producer, start] of Object.entries(producers)) {
   }
 }
 
-test('C85 a pipeline of holdfast: the writer has SIGPIPE when the reader has left', async (t) => {
+test('a pipeline of holdfast: the writer has SIGPIPE when the reader has left (C85)', async (t) => {
   for (const isHeld of [false, true]) {
     const yes = spawn('yes', [], { env })
     if (isHeld) await moments['when the host holds some of it'](yes)
@@ -76,11 +76,12 @@ test('C85 a pipeline of holdfast: the writer has SIGPIPE when the reader has lef
     t.is(await within(textOf(head.stdout), 'two lines'), 'y\ny\n')
     t.like(await within(yes.ended, 'the end of yes'), { outcome: 'ended', reason: 'exit' })
     t.is(yes.signalCode, 'SIGPIPE')
+    t.like(await within(head.ended, 'the end of head'), { outcome: 'ended', reason: 'exit' })
   }
   t.deepEqual(running(), [])
 })
 
-test('C85 a pipeline of holdfast: output into the stdin of a call, behind what was written to it', async (t) => {
+test('a pipeline of holdfast: output into the stdin of a call, behind what was written to it (C85)', async (t) => {
   const cat = spawn('cat', [], { env })
   const text = textOf(cat.stdout)
   cat.stdin.write('first\n')
@@ -89,7 +90,7 @@ test('C85 a pipeline of holdfast: output into the stdin of a call, behind what w
   t.is(await within(text, 'the output of cat'), 'first\nsecond\n')
 })
 
-test('C85 a pipeline whose reader cannot be started ends', async (t) => {
+test('a pipeline whose reader cannot be started ends (C85)', async (t) => {
   const yes = spawn('yes', [], { env })
   const none = spawn('holdfast-no-such-program', [], { env, stdio: [yes.stdout, 'ignore', 'ignore'] })
   none.on('error', () => {})
@@ -98,7 +99,7 @@ test('C85 a pipeline whose reader cannot be started ends', async (t) => {
   t.is(yes.signalCode, 'SIGPIPE')
 })
 
-test('C85 a socket, given when it is new and when the host holds some of it', async (t) => {
+test('a socket, given when it is new and when the host holds some of it (C85)', async (t) => {
   const sent = Buffer.alloc(2_000_000, 'line\n')
   const server = createServer((socket) => socket.on('error', () => {}).end(sent)).listen(0, '127.0.0.1')
   t.teardown(() => server.close())
@@ -112,7 +113,7 @@ test('C85 a socket, given when it is new and when the host holds some of it', as
   }
 })
 
-test('C85 a file, given before and after the host has begun to read it', async (t) => {
+test('a file, given before and after the host has begun to read it (C85)', async (t) => {
   const path = join(folder(t), 'lines')
   writeFileSync(path, 'x\n'.repeat(LINES))
   const fresh = createReadStream(path)
@@ -129,26 +130,10 @@ test('C85 a file, given before and after the host has begun to read it', async (
 })
 
 /** Reads its stdin, gives it to a command that wants a thousand lines, and reads on. */
-const LENDER = `
-  const { once } = require('node:events')
-  let rest = ''
-  process.stdin.on('data', (chunk) => { rest += chunk })
-  await new Promise((resolve) => setImmediate(resolve))
-  const child = spawn('head', ['-n', '1000'], { stdio: [process.stdin, 'pipe', 'inherit'] })
-  let text = ''
-  child.stdout.on('data', (chunk) => { text += chunk })
-  await once(child, 'spawn')
-  report('lent')
-  await child.ended
-  await new Promise((resolve) => setImmediate(resolve))
-  report(text.split('\\n').length - 1)
-  while (!rest.includes('more')) await once(process.stdin, 'data')
-  report(rest.trim())
-  process.exit()
-`
+const LENDER = programOf('streams/lender')
 const THOUSAND = 'a line\n'.repeat(1000)
 
-test('C85 process.stdin that the host reads, a pipe: the command has it, and then the host again', async (t) => {
+test('process.stdin that the host reads, a pipe: the command has it, and then the host again (C85)', async (t) => {
   const host = startHost(LENDER)
   t.teardown(() => host.kill())
   t.is(await host.next(), 'lent')
@@ -159,7 +144,7 @@ test('C85 process.stdin that the host reads, a pipe: the command has it, and the
   await host.exited
 })
 
-test('C85 process.stdin that the host reads, a terminal: the command has it, and then the host again', async (t) => {
+test('process.stdin that the host reads, a terminal: the command has it, and then the host again (C85)', async (t) => {
   if (!has(t, NO_TERMINAL)) return
   const program = join(folder(t), 'host.cjs')
   const prelude = `const { spawn } = require(${JSON.stringify(HOLDFAST)})
@@ -176,7 +161,7 @@ test('C85 process.stdin that the host reads, a terminal: the command has it, and
   t.pass()
 })
 
-test('C85 a socket that was lent is the host’s again, and a resume() in between comes into effect then', async (t) => {
+test('a socket that was lent is the host’s again, and a resume() in between comes into effect then (C85)', async (t) => {
   const server = createServer().listen(0, '127.0.0.1')
   t.teardown(() => server.close())
   await once(server, 'listening')
@@ -198,7 +183,7 @@ test('C85 a socket that was lent is the host’s again, and a resume() in betwee
   t.is(String(Buffer.concat(chunks)), 'mine')
 })
 
-test('C85 what has no descriptor is refused by a sentence', async (t) => {
+test('what has no descriptor is refused by a sentence (C85)', async (t) => {
   const ended = spawn('true', [], { env })
   const { stdout } = ended
   await ended.ended

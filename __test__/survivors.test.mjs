@@ -2,10 +2,9 @@
 // reaped by others, and thousands that die at once.
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import test from 'ava'
 import { endAll, spawn } from '../dist/index.js'
 import { hostOfAnother as startHostOfAnother } from './support/another-user.mjs'
-import { keeperOf, killStarted, run as runOnCommandLine } from './support/command-line.mjs'
+import { keeperOf, run as runOnCommandLine } from './support/command-line.mjs'
 import {
   childrenOf,
   comm,
@@ -18,11 +17,12 @@ import {
   stat,
   until,
 } from './support/facts.mjs'
+import { programOf } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { mark, env } = suite(test)
-test.afterEach.always('command lines of a test that failed', killStarted)
 
 // ---- members of a pid namespace whose parents are outside of it
 const FORMS = {
@@ -47,7 +47,7 @@ const sleepers = () => marked(mark).filter((pid) => comm(pid) === 'sleep')
 const BUDGET = 5000
 
 for (const form of Object.keys(FORMS)) {
-  test(`C77 members of a pid namespace with parents outside are ended, not waited for: end(), ${form}`, async (t) => {
+  test(`members of a pid namespace with parents outside are ended, not waited for: end(), ${form} (C77)`, async (t) => {
     if (!has(t, noNamespace(form))) return
     const child = await started(form, 'setsid ')
     const report = await child.end({ grace: 0 })
@@ -56,7 +56,7 @@ for (const form of Object.keys(FORMS)) {
     t.deepEqual(marked(mark), [])
   })
 
-  test(`C77 the same by the spawn helper, when the keeper is lost: ${form}`, async (t) => {
+  test(`the same by the spawn helper, when the keeper is lost: ${form} (C77)`, async (t) => {
     if (!has(t, noNamespace(form))) return
     const child = await started(form)
     process.kill(stat(child.pid).ppid, 'SIGKILL')
@@ -66,7 +66,7 @@ for (const form of Object.keys(FORMS)) {
     t.deepEqual(marked(mark), [])
   })
 
-  test(`C77 the same by the runner, when its keeper is lost: ${form}`, async (t) => {
+  test(`the same by the runner, when its keeper is lost: ${form} (C77)`, async (t) => {
     if (!has(t, noNamespace(form))) return
     const running = runOnCommandLine(['--', 'bash', '-c', `${members(form)} & echo up; wait`])
     await running.shows('up')
@@ -77,7 +77,7 @@ for (const form of Object.keys(FORMS)) {
     t.deepEqual(marked(running.mark), [])
   })
 
-  test(`C77 the same when the host is killed: helper and keeper leave: ${form}`, async (t) => {
+  test(`the same when the host is killed: helper and keeper leave: ${form} (C77)`, async (t) => {
     if (!has(t, noNamespace(form))) return
     const host = startHost(
       `spawn('bash', ['-c', ${JSON.stringify(`setsid ${members(form)} & wait`)}], { stdio: 'ignore', grace: 0 })
@@ -94,7 +94,7 @@ for (const form of Object.keys(FORMS)) {
   })
 }
 
-test('C77 what dies of the first signal is reaped in the grace: its namespace does not wait for the grace to be over', async (t) => {
+test('what dies of the first signal is reaped in the grace: its namespace does not wait for the grace to be over (C77)', async (t) => {
   if (!has(t, noNamespace('by root'))) return
   // The first member heeds SIGTERM, which it must do by a handler: it is process 1 in there.
   const script = `unshare --pid sh -c 'bash -c "trap exit\\ 0 TERM; sleep 30 & echo up; wait" & sleep 32 & exec sleep 33' & wait`
@@ -105,7 +105,7 @@ test('C77 what dies of the first signal is reaped in the grace: its namespace do
   t.deepEqual(marked(mark), [])
 })
 
-test('C80 members of a nested pid namespace are counted among the leftovers', async (t) => {
+test('members of a nested pid namespace are counted among the leftovers (C80)', async (t) => {
   if (!has(t, noNamespace('by root'))) return
   const script = `unshare --pid --fork sh -c 'sleep 31 & sleep 32 & sleep 33; :' & wait`
   const child = spawn('bash', ['-c', script], { stdio: 'ignore', env })
@@ -119,7 +119,7 @@ test('C80 members of a nested pid namespace are counted among the leftovers', as
 /** A host that is not root, and a program that it can start and cannot signal. `undefined`: skipped. */
 const hostOfAnother = (t, body) => startHostOfAnother(t, 'refuses', body, { env })
 
-test('C80 a first process that refuses SIGKILL is named as a survivor', async (t) => {
+test('a first process that refuses SIGKILL is named as a survivor (C80)', async (t) => {
   const host = hostOfAnother(
     t,
     `const child = await started('exec "$0" 2000')
@@ -134,7 +134,7 @@ test('C80 a first process that refuses SIGKILL is named as a survivor', async (t
   t.true(isAlive(pid))
 })
 
-test('C80 what refuses SIGKILL and exits by itself when the others are gone is no survivor', async (t) => {
+test('what refuses SIGKILL and exits by itself when the others are gone is no survivor (C80)', async (t) => {
   const host = hostOfAnother(
     t,
     `const child = await started('{ sleep 30; } | "$0" 150; :')
@@ -147,19 +147,8 @@ test('C80 what refuses SIGKILL and exits by itself when the others are gone is n
   t.true(names.includes('refuses'), `${names}`)
 })
 
-test('C80 a brood that does not end spoils no other one: the next lost keeper’s is ended and reported', async (t) => {
-  const host = hostOfAnother(
-    t,
-    `const stubborn = await started('"$0" 3000; :')
-     const mild = await started('sleep 30 & setsid sleep 30 & echo up >&2; wait')
-     report([stubborn.pid, mild.pid])
-     const told = async ({ ended }) => {
-       const { outcome, by, survivors, leftoverCount } = await ended
-       report({ outcome, by, survivors: survivors.map(({ name }) => name), leftoverCount })
-     }
-     await told(stubborn)
-     await told(mild)`,
-  )
+test('a brood that does not end spoils no other one: the next lost keeper’s is ended and reported (C80)', async (t) => {
+  const host = hostOfAnother(t, programOf('survivors/one-after-the-other'))
   if (host === undefined) return
   const [stubborn, mild] = await host.next()
   const [helper] = helpersOf(host.pid)
@@ -175,7 +164,7 @@ test('C80 a brood that does not end spoils no other one: the next lost keeper’
   await noneMarked(mark)
 })
 
-test('C80 two keepers that are lost at once: what lives on is named in both reports', async (t) => {
+test('two keepers that are lost at once: what lives on is named in both reports (C80)', async (t) => {
   const host = hostOfAnother(
     t,
     `const mild = await started('sleep 30 & echo up >&2; wait')
@@ -205,7 +194,7 @@ test('C80 two keepers that are lost at once: what lives on is named in both repo
   await noneMarked(mark)
 })
 
-test('C80 a keeper that is lost while another one’s brood is ended: that one’s survivors are not its own', async (t) => {
+test('a keeper that is lost while another one’s brood is ended: that one’s survivors are not its own (C80)', async (t) => {
   const host = hostOfAnother(
     t,
     `const stubborn = await started('sleep 30 & "$0" 3000; :')
@@ -231,7 +220,7 @@ test('C80 a keeper that is lost while another one’s brood is ended: that one�
   await noneMarked(mark)
 })
 
-test('C80 a large family below what refuses SIGKILL is ended: only that one survives', async (t) => {
+test('a large family below what refuses SIGKILL is ended: only that one survives (C80)', async (t) => {
   const host = hostOfAnother(
     t,
     `const child = await started('for i in $(seq 40); do setsid sleep 30 & done; exec "$0" 2000')
@@ -243,20 +232,8 @@ test('C80 a large family below what refuses SIGKILL is ended: only that one surv
   t.deepEqual(await host.next(), { outcome: 'survivors', survivors: ['refuses'], leftoverCount: 40 })
 })
 
-test('C80 a zombie below what refuses SIGKILL is no survivor, and is not waited for', async (t) => {
-  const host = hostOfAnother(
-    t,
-    `const child = await started('sleep 0 & exec "$0" 2000')
-     const { readFileSync, readdirSync } = require('node:fs')
-     const parent = /^\\d+ \\(.*\\) Z (\\d+)/
-     const isThere = () => readdirSync('/proc').some((pid) => {
-       try { return Number(parent.exec(readFileSync('/proc/' + pid + '/stat', 'utf8'))?.[1]) === child.pid } catch { return false }
-     })
-     while (!isThere()) await new Promise(setImmediate)
-     const { outcome, survivors, proofTime } = await child.end({ grace: 0 })
-     report({ outcome, survivors: survivors.map(({ name }) => name), proofTime })
-     process.stdin.resume()`,
-  )
+test('a zombie below what refuses SIGKILL is no survivor, and is not waited for (C80)', async (t) => {
+  const host = hostOfAnother(t, programOf('survivors/zombie-below'))
   if (host === undefined) return
   const { proofTime, ...report } = await host.next()
   t.deepEqual(report, { outcome: 'survivors', survivors: ['refuses'] })
@@ -264,7 +241,7 @@ test('C80 a zombie below what refuses SIGKILL is no survivor, and is not waited 
 })
 
 // ---- many
-test('C82 2,000 calls that are ended at once: none is reported as surviving', async (t) => {
+test('2,000 calls that are ended at once: none is reported as surviving (C82)', async (t) => {
   const COUNT = 2000
   const limit = Number(spawnSync('sh', ['-c', 'ulimit -n'], { encoding: 'utf8' }).stdout) || Number.POSITIVE_INFINITY
   if (!has(t, limit > 3 * COUNT ? '' : `the limit on open files is ${limit}`)) return

@@ -2,15 +2,15 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import test from 'ava'
 import { capabilities } from '../dist/index.js'
 import { CLI, keeperOf } from './support/command-line.mjs'
 import { argsOf, newWord } from './support/facts.mjs'
-import { compiled, fixture } from './support/fixtures.mjs'
+import { compiled, fixture, programOf } from './support/fixtures.mjs'
 import { orderedHost } from './support/guard.mjs'
 import { HOLDFAST, SESSION } from './support/host.mjs'
 import { FEW, FEW_NUMBERS, NAMESPACE, NO_FEW_NUMBERS, NO_NAMESPACE, STRANGERS } from './support/namespace.mjs'
 import { has, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 
@@ -46,7 +46,7 @@ const lateEnds = {
 
 for (const [kernel, { rules, held }] of Object.entries(kernels))
   for (const [end, { options = '{}', act, reason }] of Object.entries(lateEnds))
-    test(`C31 the number of a guarded leader has become another group's, and then comes ${end}: ${kernel}`, async (t) => {
+    test(`the number of a guarded leader has become another group's, and then comes ${end}: ${kernel} (C31)`, async (t) => {
       const host = await inNamespace(t, { rules })
       if (host === undefined) return
       const { report, taken, last } = await host.do(`
@@ -79,49 +79,22 @@ const INNER = `
 `
 
 for (const [kernel, { rules }] of Object.entries(kernels))
-  test(`C31 the number of a guarded leader has become another group's, and then the host dies: ${kernel}`, async (t) => {
+  test(`the number of a guarded leader has become another group's, and then the host dies: ${kernel} (C31)`, async (t) => {
     const host = await inNamespace(t, { rules })
     if (host === undefined) return
-    const { taken, last } = await host.do(`
-      const inner = plain(process.execPath, ['-e', ${JSON.stringify(INNER)}], { stdio: ['pipe', 'pipe', 'inherit'] })
-      const [text] = await once(inner.stdout, 'data')
-      const leader = Number(text)
-      const [guardian] = facts.guardsOf(inner.pid)
-      await stop(guardian)
-      const exited = once(inner.stdout, 'data')
-      process.kill(leader, 'SIGKILL')
-      await exited
-      const others = await strangers(leader)
-      inner.kill('SIGKILL')
-      await once(inner, 'exit')
-      const taken = facts.stat(leader).pgrp === leader && facts.isAlive(guardian)
-      process.kill(guardian, 'SIGCONT')
-      await facts.gone([guardian])
-      return { taken, last: await others.leave() }
-    `)
+    const { taken, last } = await host.do(programOf('wrong-process/host-dies', { INNER }))
     t.true(taken)
     t.is(last, 'unharmed')
   })
 
-test('C31 the number of a group that is held by a pin is nobody else’s', async (t) => {
+test('the number of a group that is held by a pin is nobody else’s (C31)', async (t) => {
   const start = `
-    const child = plain('python3', [${OWN_GROUP}], { stdio: ['ignore', 'pipe', 'inherit'] })
+    const child = plain(PYTHON, [${OWN_GROUP}], { stdio: ['ignore', 'pipe', 'inherit'] })
     await once(child.stdout, 'data')
   `
   const host = await inNamespace(t, { start, namespace: FEW_NUMBERS })
   if (host === undefined) return
-  const { leader, numbers, report, last } = await host.do(`
-    const group = await guard(child)
-    const [guardian] = facts.guardsOf(process.pid)
-    await stop(guardian)
-    process.kill(-child.pid, 'SIGKILL')
-    await once(child, 'exit')
-    const others = await strangers()
-    const numbers = []
-    while (numbers.length < 1000) numbers.push(Number(await others.next()))
-    process.kill(guardian, 'SIGCONT')
-    return { leader: child.pid, numbers: [...new Set(numbers)], report: await group.ended, last: await others.leave() }
-  `)
+  const { leader, numbers, report, last } = await host.do(programOf('wrong-process/held-by-pin'))
   t.deepEqual(host.held(), ['pin'])
   // Every number that is free was given out several times.
   t.true(numbers.length > (FEW - 300) / 2, `${numbers.length}`)
@@ -130,55 +103,19 @@ test('C31 the number of a group that is held by a pin is nobody else’s', async
   t.is(last, 'unharmed')
 })
 
-test('C31 the number of a call has become another group’s: kill() is false, end() signals nothing', async (t) => {
+test('the number of a call has become another group’s: kill() is false, end() signals nothing (C31)', async (t) => {
   const host = await inNamespace(t, { start: START_SESSION })
   if (host === undefined) return
-  const { answers, outcomes, last } = await host.do(`
-    const exited = spawn('true')
-    const kept = spawn('bash', ['-c', 'sleep 60 & echo up'], { background: 'keep' })
-    const timedOut = spawn('sleep', ['60'], { timeout: 50, grace: 0 })
-    const aborted = spawn('sleep', ['60'], { signal: AbortSignal.timeout(50), grace: 0 })
-    aborted.on('error', () => {})
-    const children = [exited, kept, timedOut, aborted]
-    const pids = children.map(({ pid }) => pid)
-    await once(kept.stdout, 'data')
-    await kept.end()
-    const reports = await Promise.all(children.map((child) => child.ended))
-    const session = await startSession('bash', ['-c', 'sleep 60 & exit 3'])
-    await session.ended
-    const others = await strangers(...pids, session.pid)
-    const answers = children.flatMap((child) =>
-      [0, 'SIGTERM', 'SIGKILL', 'SIGCONT'].flatMap((signal) => [child.kill(signal), child.killGroup(signal)]),
-    )
-    for (const one of [...children, session]) await one.end({ signal: 'SIGKILL', grace: 0 })
-    await endAll({ signal: 'SIGKILL', grace: 0 })
-    return { answers, outcomes: reports.map(({ outcome }) => outcome), last: await others.leave() }
-  `)
+  const { answers, outcomes, last } = await host.do(programOf('wrong-process/after-the-exit'))
   t.deepEqual(answers, Array(4 * 4 * 2).fill(false))
   t.deepEqual(outcomes, Array(4).fill('ended'))
   t.is(last, 'unharmed')
 })
 
-test('C31 the number of a lost keeper, and of a lost helper, has become another group’s', async (t) => {
+test('the number of a lost keeper, and of a lost helper, has become another group’s (C31)', async (t) => {
   const host = await inNamespace(t)
   if (host === undefined) return
-  const { by, stdout, last } = await host.do(`
-    const child = spawn('bash', ['-c', 'setsid sleep 60 & echo up; exec sleep 60'])
-    await once(child.stdout, 'data')
-    const [helper] = facts.helpersOf(process.pid)
-    const keeper = facts.stat(child.pid).ppid
-    process.kill(keeper, 'SIGKILL')
-    const { by } = await child.ended
-    const first = await strangers(keeper, child.pid)
-    process.kill(helper, 'SIGKILL')
-    // Its session has its number, too: the idle keepers are to be gone.
-    const staff = facts.keepersOf(helper)
-    await facts.until(() => [helper, ...staff].every((pid) => facts.stat(pid) === undefined), 'that all are reaped')
-    const second = await strangers(helper)
-    const { stdout } = await run('echo', ['next'])
-    holdfast.resetHelper()
-    return { by, stdout, last: [await first.leave(), await second.leave()] }
-  `)
+  const { by, stdout, last } = await host.do(programOf('wrong-process/lost-keeper'))
   t.is(by, 'helper')
   t.is(stdout, 'next\n')
   t.deepEqual(last, ['unharmed', 'unharmed'])
@@ -186,79 +123,16 @@ test('C31 the number of a lost keeper, and of a lost helper, has become another 
 
 // ---- C31, many times
 /** Each starts something, has it ended in its way, and gives its numbers. */
-const ROUNDS = `
-  const names = 'sleep 50 & setsid sleep 50 & echo $$ $! $(jobs -p)'
-  const numbersIn = (text) => String(text).trim().split(' ').map(Number)
-  const handles = []
-  const rounds = [
-    async () => numbersIn((await run('bash', ['-c', names])).stdout),
-    async () => {
-      const child = spawn('bash', ['-c', names + '; wait'])
-      handles.push(child)
-      const [text] = await once(child.stdout, 'data')
-      await child.end({ grace: 20 })
-      return numbersIn(text)
-    },
-    async () => {
-      const child = spawn('bash', ['-c', names + '; wait'], { timeout: 20, grace: 0 })
-      handles.push(child)
-      let text = ''
-      child.stdout.on('data', (data) => (text += data))
-      await child.ended
-      return [child.pid, ...numbersIn(text || child.pid)]
-    },
-    async () => {
-      const child = plain('bash', ['-c', names + '; wait'], { detached: true, stdio: ['ignore', 'pipe', 'ignore'] })
-      const [text] = await once(child.stdout, 'data')
-      const group = await guard(child)
-      await group.end()
-      if (child.signalCode === null) await once(child, 'exit')
-      handles.push({ kill: () => child.kill(), killGroup: () => false, end: () => group.end({ grace: 0 }) })
-      return numbersIn(text)
-    },
-    async () => {
-      const child = plain('bash', ['-c', 'sleep 50 & echo $$ $!; read _'], { detached: true, stdio: ['pipe', 'pipe', 'ignore'] })
-      const [text] = await once(child.stdout, 'data')
-      const group = await guard(child)
-      child.stdin.end()
-      await group.ended
-      return numbersIn(text)
-    },
-    async () => {
-      const session = await startSession('bash', ['-c', names + '; read _'])
-      const [text] = await once(session.stdout, 'data')
-      session.stdin.end()
-      await session.ended
-      handles.push({ kill: () => false, killGroup: () => false, end: () => session.end({ grace: 0 }) })
-      return [session.pid, ...numbersIn(text)]
-    },
-  ]
-`
+const ROUNDS = programOf('wrong-process/rounds')
 
-test('C31 calls, guards and sessions among strangers who have their numbers next: nobody of those is signalled', async (t) => {
+test('calls, guards and sessions among strangers who have their numbers next: nobody of those is signalled (C31)', async (t) => {
   const outside = readFileSync('/proc/sys/kernel/pid_max', 'utf8')
   const host = await inNamespace(t, { start: `${START_SESSION}\n${ROUNDS}`, namespace: FEW_NUMBERS })
   if (host === undefined) return
   const ENOUGH = process.env.HOLDFAST_LONG ? 2000 : 100
-  const { count, reused, answers, seen, last } = await host.do(`
-    const free = new Set()
-    let reused = 0
-    let seen = 0
-    const others = await strangers()
-    const watching = (async () => {
-      for (let line; (line = await others.next()) !== undefined; seen++) {
-        if (!/^\\d+$/.test(line)) return line
-        if (free.delete(Number(line))) reused++
-      }
-    })()
-    let count = 0
-    for (; reused < ${ENOUGH}; count++) for (const number of await rounds[count % rounds.length]()) free.add(number)
-    // By now their numbers are others', or nobody's.
-    const answers = handles.flatMap((handle) => [handle.kill('SIGKILL'), handle.killGroup('SIGKILL')])
-    for (const handle of handles) await handle.end({ signal: 'SIGKILL', grace: 0 })
-    others.child.stdin.end()
-    return { count, reused, answers, seen, last: await watching }
-  `)
+  const { count, reused, answers, seen, last } = await host.do(
+    programOf('wrong-process/among-strangers', { enough: ENOUGH }),
+  )
   t.log(`${count} rounds, ${reused} numbers that strangers had after them, ${seen} strangers`)
   t.true(reused >= ENOUGH)
   t.true(answers.every((answer) => answer === false))
@@ -279,7 +153,7 @@ const withPkill = (t, start) => (has(t, NO_PKILL) ? inNamespace(t, { start }) : 
 
 const staff = 'const [helper] = facts.helpersOf(process.pid); const staff = [helper, ...facts.keepersOf(helper)]'
 
-test('C32 pkill -f with a word of its own command line: helper and keepers do not match', async (t) => {
+test('pkill -f with a word of its own command line: helper and keepers do not match (C32)', async (t) => {
   const host = await withPkill(t)
   if (host === undefined) return
   for (const signal of ['TERM', 'KILL']) {
@@ -306,7 +180,7 @@ test('C32 pkill -f with a word of its own command line: helper and keepers do no
   }
 })
 
-test('C32 pkill node and pkill -f node: helper and keepers do not match', async (t) => {
+test('pkill node and pkill -f node: helper and keepers do not match (C32)', async (t) => {
   const host = await withPkill(t, "process.title = 'host'")
   if (host === undefined) return
   for (const options of ['-TERM', '-KILL', '-KILL -f']) {
@@ -328,7 +202,7 @@ test('C32 pkill node and pkill -f node: helper and keepers do not match', async 
   }
 })
 
-test('C32 pkill node takes its host along: the call is ended by its keeper', async (t) => {
+test('pkill node takes its host along: the call is ended by its keeper (C32)', async (t) => {
   const host = await withPkill(t, "process.title = 'host'")
   if (host === undefined) return
   const inner = `
@@ -349,7 +223,7 @@ test('C32 pkill node takes its host along: the call is ended by its keeper', asy
   t.deepEqual(left, [])
 })
 
-test('C32 a command that kills its keeper is ended all the same, by the helper', async (t) => {
+test('a command that kills its keeper is ended all the same, by the helper (C32)', async (t) => {
   const host = await inNamespace(t)
   if (host === undefined) return
   const { report, next, left } = await host.do(`
@@ -378,7 +252,7 @@ const GUARDED = `
   }
 `
 
-test('C32 pkill in a guarded group: the guard does not match', async (t) => {
+test('pkill in a guarded group: the guard does not match (C32)', async (t) => {
   const host = await withPkill(t, `process.title = 'host'\n${GUARDED}`)
   if (host === undefined) return
   for (const pkill of ['pkill -KILL -f "$0"', 'pkill -KILL bash', 'pkill -KILL -f bash']) {
@@ -391,21 +265,13 @@ test('C32 pkill in a guarded group: the guard does not match', async (t) => {
     // pkill itself, unless it has ended by then.
     t.true(report.leftoverCount <= 1)
   }
-  const [lost] = await host.do(`
-    const { child, group, guardian } = await lead('pkill -KILL node; echo "$?"; read _')
-    child.stdin.write('\\n')
-    // Nothing is named so but the host, which has another name now.
-    await once(child.stdout, 'data')
-    const lost = [guardian, process.pid].filter((pid) => !facts.isAlive(pid))
-    await group.end({ grace: 0 })
-    return [lost]
-  `)
+  const [lost] = await host.do(programOf('wrong-process/pkill-by-name'))
   t.deepEqual(lost, [])
   // One for each: none was replaced.
   t.is(host.held().length, 4)
 })
 
-test('C32 a guarded group that kills its guard is guarded by another one', async (t) => {
+test('a guarded group that kills its guard is guarded by another one (C32)', async (t) => {
   const host = await withPkill(t, GUARDED)
   if (host === undefined) return
   for (const end of ['group.end()', "process.kill(child.pid, 'SIGKILL'); return group.ended"]) {
@@ -424,7 +290,7 @@ for (const [title, command] of Object.entries({
   'a starter': [capabilities().helper.path, '__session-starter', '--'],
   'holdfast run': [process.execPath, CLI, 'run', '--'],
 }))
-  test(`C32 the keeper of ${title} does not match a word of its command's line`, async (t) => {
+  test(`the keeper of ${title} does not match a word of its command's line (C32)`, async (t) => {
     const word = newWord()
     const [file, ...args] = [...command, 'bash', '-c', 'echo up; read _', word]
     const child = spawn(file, args, { stdio: ['pipe', 'pipe', 'inherit'], env })

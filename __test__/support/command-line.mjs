@@ -2,27 +2,20 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { afterEachTest } from './after-each.mjs'
 import { childrenOf, comm, newMark, until } from './facts.mjs'
 
 export const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url))
 
-/** Every mark that was given out, for the check at a suite's end. */
-export const marks = []
-export function mark() {
-  const made = newMark()
-  marks.push(made)
-  return made
-}
-
 const started = new Set()
-/** For test.afterEach.always: a test that failed half-way leaves nothing that holds the suite. */
-export async function killStarted() {
+// A test that failed half-way leaves nothing that holds the suite.
+afterEachTest.push(async () => {
   for (const [child, exited] of started) {
     if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL')
     await exited
   }
   started.clear()
-}
+})
 
 /** A fact that does not come fails its test, and not the whole file by a time-out. */
 export function within(promise, what, deadline = 20_000) {
@@ -38,7 +31,7 @@ export function within(promise, what, deadline = 20_000) {
 
 /** Starts `holdfast <args>`, marked. `out()` and `err()` are what it has printed so far. */
 export function holdfast(args, { command = [process.execPath, CLI], env = {}, ...options } = {}) {
-  const made = mark()
+  const made = newMark()
   const child = spawn(command[0], [...command.slice(1), ...args], {
     env: { ...process.env, MARK: made, ...env },
     ...options,

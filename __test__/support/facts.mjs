@@ -56,6 +56,9 @@ export function descriptors(pid) {
   return list
 }
 
+/** Holds the event loop for so long, without holding a processor. */
+export const holdLoop = (milliseconds) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds)
+
 /** Resolves with the first truthy value of `fact()`; rejects when `deadline` ms have passed without one. */
 export async function until(fact, what, deadline = 10_000) {
   const end = Date.now() + deadline

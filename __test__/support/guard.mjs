@@ -39,7 +39,7 @@ export const users = {
   },
   'a multiprocessing pool of Python': {
     start: `
-      const child = plain('python3', [${JSON.stringify(fixture('pool.py'))}], {
+      const child = plain(PYTHON, [${JSON.stringify(fixture('pool.py'))}], {
         detached: true, stdio: ['ignore', 'pipe', 'inherit'],
       })
       await once(child.stdout, 'data')
@@ -51,7 +51,7 @@ export const users = {
 /** In the host's session: such a group is held by a pin. */
 export const ownGroup = {
   start: `
-    const child = plain('python3', [${JSON.stringify(fixture('own-group.py'))}], { stdio: ['ignore', 'pipe', 'inherit'] })
+    const child = plain(PYTHON, [${JSON.stringify(fixture('own-group.py'))}], { stdio: ['ignore', 'pipe', 'inherit'] })
     await once(child.stdout, 'data')
   `,
   count: 3,

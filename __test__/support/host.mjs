@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { PYTHON } from './fixtures.mjs'
 
 const CHECKOUT = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '')
 export const HOLDFAST = join(isOpen(CHECKOUT) ? CHECKOUT : openCopy(), 'dist/index.js')
@@ -31,6 +32,7 @@ function openCopy() {
 const PRELUDE = `
   const holdfast = require(${JSON.stringify(HOLDFAST)})
   const { spawn, run, running, endAll } = holdfast
+  const PYTHON = ${JSON.stringify(PYTHON)}
   const report = (value) => process.stdout.write(JSON.stringify(value ?? null) + '\\n')
   setTimeout(() => process.exit(99), 60_000).unref()
 `

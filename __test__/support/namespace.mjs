@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { release } from 'node:os'
-import { fixture } from './fixtures.mjs'
+import { fixture, programOf } from './fixtures.mjs'
 
 const PID_MAX = readFileSync('/proc/sys/kernel/pid_max', 'utf8').trim()
 const FACTS = new URL('./facts.mjs', import.meta.url).href
@@ -40,32 +40,4 @@ export const NO_FEW_NUMBERS =
  * `leave()` ends them, and is "unharmed" or what became of them. `stop(pid)` resolves when it has stopped; by `wake(pid)`
  * it may have gone on, and ended, already.
  */
-export const STRANGERS = `
-  const facts = await import(${JSON.stringify(FACTS)})
-  const strangers = async (...numbers) => {
-    const child = plain('python3', [${JSON.stringify(fixture('strangers.py'))}, ...numbers.map(String)], {
-      stdio: ['pipe', 'pipe', 'inherit'],
-    })
-    const lines = require('node:readline').createInterface({ input: child.stdout })[Symbol.asyncIterator]()
-    const next = async () => (await lines.next()).value
-    if (numbers.length > 0 && (await next()) !== 'up') throw new Error('no strangers ' + numbers)
-    const leave = async () => {
-      child.stdin.end()
-      let last
-      for (let line = ''; line !== undefined; line = await next()) last = line
-      return last
-    }
-    return { child, next, leave }
-  }
-  const stop = async (pid) => {
-    process.kill(pid, 'SIGSTOP')
-    await facts.until(() => facts.stat(pid).state === 'T', 'a process that is stopped')
-  }
-  const wake = (pid) => {
-    try {
-      process.kill(pid, 'SIGCONT')
-    } catch (error) {
-      if (error.code !== 'ESRCH') throw error
-    }
-  }
-`
+export const STRANGERS = programOf('strangers', { FACTS, strangers: fixture('strangers.py') })

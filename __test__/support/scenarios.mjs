@@ -21,6 +21,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { within } from './command-line.mjs'
 import { isAlive, newWord, stat, until } from './facts.mjs'
+import { PYTHON } from './fixtures.mjs'
 import { ended, events, next, output, refusal, status, turnsBetween } from './observe.mjs'
 
 export const folder = mkdtempSync(join(tmpdir(), 'holdfast-differences-'))
@@ -695,7 +696,7 @@ export const SCENARIOS = {
       (await output(spawn('grep', ['-E', '^Sig(Blk|Ign)', '/proc/self/status']))).trim().split('\n'),
     'standard input of `stdio: "ignore"`': ({ spawn }) =>
       output(spawn('readlink', ['/proc/self/fd/0'], { stdio: ['ignore', 'pipe', 'pipe'] })),
-    'the signal that the command gets when its parent dies': ({ spawn }) => output(spawn('python3', ['-c', PDEATHSIG])),
+    'the signal that the command gets when its parent dies': ({ spawn }) => output(spawn(PYTHON, ['-c', PDEATHSIG])),
   },
 
   'What is left': {

@@ -5,7 +5,7 @@ import { createServer } from 'node:net'
 import { capabilities } from '../../dist/index.js'
 import { holdfast, within } from './command-line.mjs'
 import { childrenOf, comm, until } from './facts.mjs'
-import { fixture } from './fixtures.mjs'
+import { fixture, PYTHON } from './fixtures.mjs'
 
 export const VARIABLE = 'LEAN_CTX_SESSION_CONTAINMENT'
 export const ACK = '{"leanctx_session_containment":1}\n'
@@ -56,7 +56,7 @@ export async function pacemaker(t) {
 
 /** Runs fixtures/sdk.py through its steps; what it saw. */
 export async function sdk(plan, env) {
-  const child = spawn('python3', [fixture('sdk.py'), JSON.stringify(plan)], {
+  const child = spawn(PYTHON, [fixture('sdk.py'), JSON.stringify(plan)], {
     env,
     stdio: ['ignore', 'pipe', 'inherit'],
   })

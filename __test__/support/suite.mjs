@@ -1,19 +1,37 @@
-// What every file of tests needs once: a mark for all it starts, and the check that nothing with it is left.
-import { mkdtempSync, rmSync } from 'node:fs'
+// What every file of tests needs once: a mark for all it starts, and the check that nothing of it is left.
+import { mkdtempSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { endAll } from '../../dist/index.js'
-import { isAlive, marked, newMark, until } from './facts.mjs'
+import { afterEachTest } from './after-each.mjs'
+import { isAlive, leftByUs, marked, newMark, until } from './facts.mjs'
+import { startHost } from './host.mjs'
 
-export function suite(test) {
+/**
+ * Whatever has a mark or a word that this process gave out must be gone at the end: `patience` ms are waited for it.
+ * The mark that is returned is for tests that need none of their own.
+ */
+export function suite(test, { patience = 10_000 } = {}) {
   const mark = newMark()
-  // The calls of a test that failed are not the next one's business. What escaped a call is found below.
-  test.afterEach.always('calls of a test that failed', () => endAll({ grace: 0 }))
-  test.after.always('nothing that this file started is left', async (t) => {
-    await until(() => marked(mark).length === 0, 'end of all with the mark of this file').catch(() => {})
-    t.deepEqual(marked(mark), [])
+  test.afterEach.always('what a test that failed has not ended', async () => {
+    for (const tidyUp of afterEachTest) await tidyUp()
+    // What escaped a call is found below.
+    await endAll({ grace: 0 })
   })
-  return { mark, env: { ...process.env, MARK: mark } }
+  test.after.always('nothing that this file started is left', async (t) => {
+    await until(() => leftByUs().length === 0, 'end of all that this file started', patience).catch(() => {})
+    t.deepEqual(leftByUs(), [])
+  })
+  return {
+    mark,
+    env: { ...process.env, MARK: mark },
+    /** A host that is ended with its test. `before` comes before its body. */
+    host(t, body, { before = '', mark: own = mark, env, ...options } = {}) {
+      const started = startHost(before + body, { ...options, env: { MARK: own, ...env } })
+      t.teardown(() => started.kill())
+      return started
+    },
+  }
 }
 
 /** For a test that needs what is not there for this reason: it is in the log then. '' where it is there. */
@@ -27,7 +45,15 @@ export function has(t, reason) {
 /** A folder for one test, readable for every user. */
 export function folder(t) {
   const path = mkdtempSync(join(tmpdir(), 'holdfast-'))
-  t.teardown(() => rmSync(path, { recursive: true, force: true }))
+  // Something that is on its way out may still write to it.
+  t.teardown(() => rmSync(path, { recursive: true, force: true, maxRetries: 10 }))
+  return path
+}
+
+/** A folder for all tests of a file. */
+export function folderOfFile(test) {
+  const path = realpathSync(mkdtempSync(join(tmpdir(), 'holdfast-')))
+  test.after.always('the folder of this file', () => rmSync(path, { recursive: true, force: true }))
   return path
 }
 

@@ -1,8 +1,9 @@
 // A terminal to type into: script(1) makes the pty, this file plays the person.
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mark, within } from './command-line.mjs'
-import { until } from './facts.mjs'
+import { afterEachTest } from './after-each.mjs'
+import { within } from './command-line.mjs'
+import { newMark, until } from './facts.mjs'
 
 /** '' or why there is no terminal to be had here. */
 export const NO_TERMINAL = (() => {
@@ -14,7 +15,7 @@ const opened = new Set()
 
 /** Runs `shell` as the leader of a new terminal's session. `env` and a mark are handed to it. */
 export function openTerminal(shell, env = {}) {
-  const made = mark()
+  const made = newMark()
   const child = spawn('script', ['-qec', shell, '/dev/null'], {
     stdio: ['pipe', 'pipe', 'inherit'],
     env: { ...process.env, SHELL: '/bin/sh', TERM: 'dumb', HISTFILE: '', PS1: '', MARK: made, ...env },
@@ -55,10 +56,10 @@ export async function openShell(env) {
   return terminal
 }
 
-export async function closeTerminals() {
+afterEachTest.push(async () => {
   for (const [child, exited] of opened) {
     if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL')
     await exited
   }
   opened.clear()
-}
+})
