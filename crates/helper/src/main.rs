@@ -4,10 +4,7 @@
 
 use std::process::ExitCode;
 
-use holdfast_core::roles;
-
-/// sysexits(3): the command line was wrong.
-const USAGE: u8 = 64;
+use holdfast_core::roles::{self, exit_codes::USAGE};
 
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().skip(1).collect();

@@ -21,20 +21,10 @@ use crate::ends::group::{GroupEnd, Hold, Live, Members, Tracked};
 use crate::ends::ladder::{BACKGROUND_GRACE, BUDGET, SETTLE};
 use crate::ends::settle::{Settled, Settling};
 use crate::roles::arguments::{number_after, number_from};
-use crate::roles::runner::say;
+use crate::roles::exit_codes::{ENDED, SOFTWARE, SURVIVORS, UNCONFIRMED, USAGE};
+use crate::roles::say::say;
 use crate::sys::stops::stop;
 use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, PipeId, Standing, Wait};
-
-/// No live member is left, or the group was let go.
-const ENDED: u8 = 0;
-/// Signals were sent; who is left cannot be told.
-const UNCONFIRMED: u8 = 2;
-/// Someone lives after the budget.
-const SURVIVORS: u8 = 3;
-/// sysexits(3): the command line is wrong.
-const USAGE: u8 = 64;
-/// The group is not held, or that cannot be shown. Nothing was signalled.
-const REFUSED: u8 = 70;
 
 /// Before the last line: what the leader left was still writing to its pipes when its time was up.
 const CUT_OFF: &str = "cut-off\n";
@@ -138,7 +128,7 @@ pub fn guard(args: &[OsString]) -> ExitCode {
         Ok(held) => held,
         Err(why) => {
             tell(&format!("refused {why}\n"));
-            return ExitCode::from(REFUSED);
+            return ExitCode::from(SOFTWARE);
         }
     };
     stop("guard-holds");
@@ -370,7 +360,7 @@ impl Guard {
             GroupEnd::Ended => ("ended", Vec::new(), ENDED),
             GroupEnd::Unconfirmed => ("unconfirmed", Vec::new(), UNCONFIRMED),
             GroupEnd::Survivors(list) => ("survivors", list, SURVIVORS),
-            GroupEnd::Refused => ("refused", Vec::new(), REFUSED),
+            GroupEnd::Refused => ("refused", Vec::new(), SOFTWARE),
         };
         let mut report = String::new();
         for process in self.group.leftovers().take(MAX_NAMED) {

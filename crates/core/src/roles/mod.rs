@@ -1,25 +1,25 @@
 //! The helper executable's modes, one function each.
 
 pub mod arguments;
+pub mod exit_codes;
 pub mod guard;
 pub mod keeper;
 pub mod run;
 pub mod runner;
+pub mod say;
 pub mod spawn_helper;
 pub mod starter;
 
 use std::process::ExitCode;
 
 use crate::sys;
+use exit_codes::OS_FILE;
 use spawn_helper::Role;
 
 pub use guard::guard;
 pub use holdfast_wire::VERSION;
 pub use run::run;
 pub use starter::starter;
-
-/// sysexits(3): a part of the system is not as it must be.
-const OS_FILE: u8 = 72;
 
 /// `__spawn-helper`: control socket on 3, /dev/null on 0 to 2.
 pub fn spawn_helper() -> ExitCode {

@@ -12,11 +12,10 @@ use std::process::ExitCode;
 use holdfast_wire::Background;
 
 use crate::ends::ladder::{BACKGROUND_GRACE, ENDS, GRACE, SETTLE};
-use crate::roles::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
+use crate::roles::exit_codes::RUN_FAILED;
+use crate::roles::runner::{Arrival, Begun, Order, Runner, Stand, Verdict};
+use crate::roles::say::say;
 use crate::sys::{self, Terminal, TerminalGroup};
-
-/// timeout(1), env(1): holdfast itself failed.
-const OURSELVES: u8 = 125;
 
 /// Without a terminal there is no hang-up, and SIGHUP is passed on: to many daemons it means to read their settings again.
 const ENDS_WITHOUT_TERMINAL: [i32; 3] = [sys::SIGINT, sys::SIGQUIT, sys::SIGTERM];
@@ -113,7 +112,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         Ok(options) => options,
         Err(problem) => {
             say(&format!("{problem}\n{USAGE}"));
-            return ExitCode::from(OURSELVES);
+            return ExitCode::from(RUN_FAILED);
         }
     };
     match supervise(&options) {
@@ -122,7 +121,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
             say(&error.to_string());
-            ExitCode::from(OURSELVES)
+            ExitCode::from(RUN_FAILED)
         }
     }
 }
@@ -158,7 +157,7 @@ fn supervise(options: &Options) -> io::Result<Option<Verdict>> {
     if let Some(terminal) = terminal.filter(|terminal| terminal.is_ours()) {
         terminal.restore();
     }
-    Ok(Some(runner.verdict(facts, &options.command[0], OURSELVES)))
+    Ok(Some(runner.verdict(facts, &options.command[0], RUN_FAILED)))
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use holdfast_wire::{
     Background, EndFacts, Exit, FromKeeper, NO_DESCRIPTOR, Outcome, Reason, Spec, Step, ToKeeper,
@@ -23,18 +23,13 @@ use crate::channel::commitment::Commitment;
 use crate::channel::connection::Connection;
 use crate::ends::brood::{Brood, Killing, Progress};
 use crate::ends::ladder::BUDGET;
+use crate::roles::exit_codes::{NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, of_signal};
 use crate::roles::keeper;
+use crate::roles::say::say;
 use crate::sys::{
     self, Attributes, ChildrenFile, Failure, Forked, Look, Origin, Parent, Pid, Sender, SignalInfo,
     SignalSource, TerminalGroup, Wait,
 };
-
-/// timeout(1): the time was up.
-const TIMED_OUT: u8 = 124;
-/// The shell's: found, not executable.
-const NOT_EXECUTABLE: u8 = 126;
-/// The shell's: not found.
-const NOT_FOUND: u8 = 127;
 
 /// Signals that a terminal sends to the whole group in its foreground and that do not end a command: it has them.
 const TO_THE_GROUP: [i32; 5] = [sys::SIGWINCH, sys::SIGCONT, sys::SIGTSTP, sys::SIGTTIN, sys::SIGTTOU];
@@ -42,14 +37,6 @@ const TO_THE_GROUP: [i32; 5] = [sys::SIGWINCH, sys::SIGCONT, sys::SIGTSTP, sys::
 const NOT_ALL: &str = "not everything that the command started could be shown to be ended";
 
 const CUT_OFF: &str = "what the command left running still wrote output when its time was over, and was ended, so that the output may be incomplete";
-
-/// A line of ours on standard error.
-pub fn say(text: &str) {
-    // Nobody is kept waiting for a reader that does not read.
-    if sys::await_writable(sys::stderr(), Duration::from_secs(1)) {
-        let _ = writeln!(io::stderr(), "holdfast: {text}");
-    }
-}
 
 /// What this process was given, looked at before it has anything of its own.
 pub struct Arrival {
@@ -146,7 +133,7 @@ impl Verdict {
             Verdict::Signal(signal) => {
                 sys::raise_default(signal);
                 // As process 1, or for a signal that does not end a process.
-                ExitCode::from(128 + signal as u8)
+                ExitCode::from(of_signal(signal))
             }
         }
     }

@@ -13,7 +13,9 @@ use holdfast_wire::Background;
 
 use crate::ends::ladder::{BACKGROUND_GRACE, ENDS, GRACE, SETTLE};
 use crate::roles::arguments::number_after;
-use crate::roles::runner::{Arrival, Begun, Order, Runner, Stand, Verdict, say};
+use crate::roles::exit_codes::{SOFTWARE, USAGE};
+use crate::roles::runner::{Arrival, Begun, Order, Runner, Stand, Verdict};
+use crate::roles::say::say;
 use crate::sys::stops::stop;
 use crate::sys::{self, Parent};
 
@@ -21,11 +23,6 @@ use crate::sys::{self, Parent};
 pub const REQUEST: &str = "LEAN_CTX_SESSION_CONTAINMENT";
 /// The acknowledgement, a line of standard output.
 pub const ACKNOWLEDGEMENT: &str = "{\"leanctx_session_containment\":1}\n";
-
-/// sysexits(3): the command line is wrong, or names a descriptor that is not open.
-const USAGE: u8 = 64;
-/// sysexits(3), EX_SOFTWARE: parent or descriptors are not as the command line says, or holdfast itself failed.
-const TOPOLOGY: u8 = 70;
 
 const FORM: &str = "__session-starter [--ack] [--watch-parent] [--parent-pid <n>] [--control-fd <n>] [--grace <ms>] -- <program> [args...]";
 
@@ -89,7 +86,7 @@ struct Refusal {
 
 impl Refusal {
     fn topology(problem: impl Into<String>) -> Refusal {
-        Refusal { status: TOPOLOGY, problem: problem.into() }
+        Refusal { status: SOFTWARE, problem: problem.into() }
     }
 }
 
@@ -106,7 +103,7 @@ fn supervise(options: &Options) -> Result<Option<Verdict>, Refusal> {
     };
     stop("starter-covered");
     if options.ack
-        && let Some(verdict) = runner.say_first(ACKNOWLEDGEMENT.as_bytes(), TOPOLOGY)
+        && let Some(verdict) = runner.say_first(ACKNOWLEDGEMENT.as_bytes(), SOFTWARE)
     {
         return Ok(Some(verdict));
     }
@@ -122,7 +119,7 @@ fn supervise(options: &Options) -> Result<Option<Verdict>, Refusal> {
         settle: SETTLE,
     });
     stop("starter-ended");
-    Ok(Some(runner.verdict(facts, &options.command[0], TOPOLOGY)))
+    Ok(Some(runner.verdict(facts, &options.command[0], SOFTWARE)))
 }
 
 /// Looks at parent and control descriptor. A wrong one is an error before anything is started.
@@ -139,7 +136,7 @@ fn stand(options: &Options) -> Result<Stand, Refusal> {
         None => None,
         Some(number) => Some(sys::inherited_stream(number).map_err(|error| {
             // One that is not there is a wrong command line.
-            let status = if error.raw_os_error() == Some(sys::EBADF) { USAGE } else { TOPOLOGY };
+            let status = if error.raw_os_error() == Some(sys::EBADF) { USAGE } else { SOFTWARE };
             Refusal {
                 status,
                 problem: format!("the control descriptor {number} is no open pipe or socket: {error}"),
