@@ -351,7 +351,17 @@ export interface EndReport {
   /** The process that reports it. */
   by: 'keeper' | 'helper' | 'guard' | 'host'
   /** What began the end. */
-  reason: 'exit' | 'timeout' | 'idle' | 'abort' | 'end' | 'release' | 'host-gone' | 'keeper-gone' | 'not-started'
+  reason:
+    | 'exit'
+    | 'timeout'
+    | 'idle'
+    | 'abort'
+    | 'end'
+    | 'release'
+    | 'host-gone'
+    | 'keeper-gone'
+    | 'guard-gone'
+    | 'not-started'
   /**
    * Everything but the command's first process, or the guarded child, that was alive when it exited or the end began
    * (after an `end()`, an abort, a timeout: all that was running), and has ended; of a call also what was found later. At
@@ -491,7 +501,7 @@ export interface Guard {
   readonly group: number
   /**
    * The report (mechanism 'group', by 'guard'): when the group has ended, was released, or is given up. Never rejects. By
-   * 'host' with outcome 'unconfirmed' and reason 'keeper-gone': the guard died, and no other one could take its place.
+   * 'host' with outcome 'unconfirmed' and reason 'guard-gone': the guard died, and no other one could take its place.
    */
   readonly ended: Promise<EndReport>
   /**

@@ -531,7 +531,7 @@ test('a guard that is killed while the leader exits', async (t) => {
     t.like(report, { by: 'guard', reason: 'exit', leftoverCount: 2 })
     t.deepEqual(host.others(), [])
   } else {
-    t.like(report, { outcome: 'unconfirmed', by: 'host', reason: 'keeper-gone', notice: notices.end })
+    t.like(report, { outcome: 'unconfirmed', by: 'host', reason: 'guard-gone', notice: notices.end })
     for (const pid of host.others()) killMarked(pid, host.mark)
   }
   await until(() => host.others().length === 0, 'the end of all')
@@ -648,7 +648,7 @@ for (const [what, text] of Object.entries({
   test(`a guard that is ready and ${what}, again and again, is given up: unconfirmed`, async (t) => {
     const host = await saying(t, `echo 'ready pin'; ${text}`)
     const report = await host.do('return (await guard(child)).ended')
-    t.like(report, { outcome: 'unconfirmed', by: 'host', reason: 'keeper-gone', notice: notices.end })
+    t.like(report, { outcome: 'unconfirmed', by: 'host', reason: 'guard-gone', notice: notices.end })
     t.true(host.starts() > 2 && host.starts() <= 32, `${host.starts()}`)
     t.true(isAlive(await host.do('return child.pid')))
     await host.do("child.kill('SIGKILL'); await once(child, 'exit')")
@@ -679,7 +679,7 @@ test('a guard that cannot be replaced: unconfirmed, with the notice', async (t) 
       outcome: 'unconfirmed',
       mechanism: 'group',
       by: 'host',
-      reason: 'keeper-gone',
+      reason: 'guard-gone',
       notice: notices.end,
     })
     t.like(await host.do('return group.end()'), { outcome: 'unconfirmed' })
@@ -696,7 +696,7 @@ test('a guard that is gone before release() could be handed over: unconfirmed, w
   t.like(await host.do(`process.kill(${host.guard}, 'SIGKILL'); return group.release()`), {
     outcome: 'unconfirmed',
     by: 'host',
-    reason: 'keeper-gone',
+    reason: 'guard-gone',
     notice: notices.release,
   })
   livesOn(t, ...host.members)

@@ -13,8 +13,8 @@ import { Background, type CallEvent, type CallHandle, type PipeHandle, Place } f
 import {
   enter,
   environment,
-  hold,
-  letGo,
+  keepLoopAlive,
+  letLoopEnd,
   native,
   open,
   setHeard,
@@ -457,12 +457,12 @@ export abstract class Call extends AsyncResource implements Watcher {
   ref(): void {
     if (this.held || !this.isLive) return
     this.held = true
-    hold()
+    keepLoopAlive()
   }
 
   unref(): void {
     if (!this.held) return
     this.held = false
-    letGo()
+    letLoopEnd()
   }
 }

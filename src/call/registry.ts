@@ -3,7 +3,7 @@ import { AsyncResource } from 'node:async_hooks'
 import { inspect } from 'node:util'
 import type { EndOptions, EndReport, RunningCall } from '../../index'
 import type { CallHandle } from '../native/addon'
-import { environment, hold, letGo, native, open, unwatch, type Watcher, watch } from '../native/reactor'
+import { environment, keepLoopAlive, letLoopEnd, native, open, unwatch, type Watcher, watch } from '../native/reactor'
 import { ladderOfValues } from '../options/end'
 import { END_ALL, optionsOf } from '../options/names'
 import { oneOf } from '../options/values'
@@ -55,7 +55,7 @@ class Observer extends AsyncResource implements Watcher {
       this.resolve = resolve
     })
     watch(handle, this)
-    hold()
+    keepLoopAlive()
   }
 
   get scope(): this {
@@ -66,7 +66,7 @@ class Observer extends AsyncResource implements Watcher {
     for (const event of native.receive(this.handle)) {
       if (event.kind !== 'ended') continue
       unwatch(this.handle)
-      letGo()
+      letLoopEnd()
       this.resolve?.(reportOf(event))
     }
   }

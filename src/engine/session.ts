@@ -68,7 +68,7 @@ function planOf(file: unknown, second: unknown, third: unknown): Plan {
   const hasStarter = oneOf('via', options.via, ['starter', 'request']) !== 'request'
   return {
     program,
-    command: hasStarter ? started(program, variable) : requested(program, variable),
+    command: hasStarter ? starterCommand(program, variable) : engineCommand(program, variable),
     hasStarter,
     // The starter is ours.
     ack: hasStarter ? ACKNOWLEDGEMENT : ack,
@@ -79,7 +79,7 @@ function planOf(file: unknown, second: unknown, third: unknown): Plan {
 }
 
 /** The keeper around the starter keeps the time. */
-function started(program: Command, variable: string): Command {
+function starterCommand(program: Command, variable: string): Command {
   const options = ['--ack', '--grace', `${DAY}`]
   return {
     ...program,
@@ -99,7 +99,7 @@ function starterFor(program: Command): string {
   }
 }
 
-function requested(program: Command, variable: string): Command {
+function engineCommand(program: Command, variable: string): Command {
   return { ...program, env: withVariable(program.env, variable, '1') }
 }
 

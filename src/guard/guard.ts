@@ -19,7 +19,7 @@
 import { AsyncResource } from 'node:async_hooks'
 import type { EndOptions, EndReport, Guard, ProcessInfo } from '../../index'
 import type { GuardHandle, GuardStart, LeaderHandle } from '../native/addon'
-import { environment, hold, letGo, native, open } from '../native/reactor'
+import { environment, keepLoopAlive, letLoopEnd, native, open } from '../native/reactor'
 import { clearTimeout, clock, setTimeout } from '../native/timers'
 import { type Abortable, abortSignal, unwatchSignal, watchSignal } from '../options/abort'
 import { ladderOf, OWN } from '../options/end'
@@ -66,14 +66,14 @@ export async function guard(target: unknown, options?: unknown): Promise<Guard> 
   const pid = pidOf(target)
   const { signal: given, background } = optionsOf(options, GUARD)
   const signal = abortSignal(given)
-  const sweep = oneOf('background', background, ['end', 'keep']) !== 'keep'
+  const endOnExit = oneOf('background', background, ['end', 'keep']) !== 'keep'
   if (signal?.aborted) throw abortError(signal, undefined, true)
 
   const helper = helperFor(pid)
-  const start = native.guard(environment, helper, pid, sweep, GRACE)
+  const start = native.guard(environment, helper, pid, endOnExit, GRACE)
   if (start.problem !== '') throw refusal(pid, start)
   return new Promise((resolve, reject) => {
-    new GuardedGroup(start, { pid, helper, sweep, signal }, { resolve, reject })
+    new GuardedGroup(start, { pid, helper, endOnExit, signal }, { resolve, reject })
   })
 }
 
@@ -137,7 +137,7 @@ function refusal(pid: number, { problem, errno }: GuardStart): HoldfastError {
 interface Wishes {
   readonly pid: number
   readonly helper: string
-  readonly sweep: boolean
+  readonly endOnExit: boolean
   readonly signal: AbortSignal | undefined
 }
 interface Settle {
@@ -166,7 +166,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
   private wantsRelease = false
   /** A guard was lost that had begun the end, and with it what it had found. */
   private hasLostFound = false
-  private isHolding = false
+  private keepsAlive = false
   private settle!: (report: EndReport) => void
   private readonly settled = new Promise<EndReport>((resolve) => {
     this.settle = resolve
@@ -181,7 +181,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
     this.group = start.group
     this.leader = start.leader
     if (wishes.signal !== undefined) watchSignal(wishes.signal, this)
-    this.hold()
+    this.keepAlive()
     this.guard = new GuardProcess(start, this)
     this.guard.listen()
   }
@@ -191,7 +191,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
     debug(messages.debugGuardReady(this.group, held))
     if (this.phase !== 'starting') return
     this.phase = 'held'
-    this.letGo()
+    this.letLoopEnd()
     this.outcome.resolve(this.handle())
   }
 
@@ -220,8 +220,8 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
     }
     if (this.guard.isEnding) this.hasLostFound = true
     debug(messages.debugGuardLost(this.group))
-    const { pid, helper, sweep } = this.wishes
-    const start = native.guardAgain(environment, helper, this.leader, sweep, GRACE)
+    const { pid, helper, endOnExit } = this.wishes
+    const start = native.guardAgain(environment, helper, this.leader, endOnExit, GRACE)
     if (start.problem !== '') {
       this.giveUp(refusal(pid, start))
       return
@@ -258,7 +258,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
     this.guard.close()
     native.forgetLeader(this.leader)
     if (this.wishes.signal !== undefined) unwatchSignal(this.wishes.signal, this)
-    this.letGo()
+    this.letLoopEnd()
     this.emitDestroy()
   }
 
@@ -280,7 +280,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
 
   /** Who asks for it waits for it; the child, which was to keep the loop alive, may be gone by now. */
   private get ended(): Promise<EndReport> {
-    this.hold()
+    this.keepAlive()
     return this.settled
   }
 
@@ -322,22 +322,22 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
     return this.ended
   }
 
-  /** What is being ended is not let go any more. */
+  /** Once the end has begun, release() has no effect. */
   private get isReleasing(): boolean {
     return this.wantsRelease && this.ending === undefined
   }
 
   /** Keeps the loop alive: until it is ready, and while its end is awaited. */
-  private hold(): void {
-    if (this.isHolding || this.phase === 'over') return
-    this.isHolding = true
-    hold()
+  private keepAlive(): void {
+    if (this.keepsAlive || this.phase === 'over') return
+    this.keepsAlive = true
+    keepLoopAlive()
   }
 
-  private letGo(): void {
-    if (!this.isHolding) return
-    this.isHolding = false
-    letGo()
+  private letLoopEnd(): void {
+    if (!this.keepsAlive) return
+    this.keepsAlive = false
+    letLoopEnd()
   }
 }
 
@@ -479,7 +479,7 @@ const lostReport = (): EndReport => ({
   outcome: 'unconfirmed',
   mechanism: 'group',
   by: 'host',
-  reason: 'keeper-gone',
+  reason: 'guard-gone',
   leftovers: [],
   leftoverCount: 0,
   released: [],

@@ -171,16 +171,16 @@ export interface Native {
   /**
    * Checks, and starts a guard; does not wait for it. The leader is named by a pidfd from here on. What is said over
    * the pipe is described in src/guard/guard.ts.
-   * @param sweep what is left when the leader exits is ended
+   * @param endOnExit what is left when the leader exits is ended
    * @param grace milliseconds from SIGTERM to SIGKILL at the host's death
    */
-  guard(environment: EnvironmentId, helper: string, pid: number, sweep: boolean, grace: number): GuardStart
+  guard(environment: EnvironmentId, helper: string, pid: number, endOnExit: boolean, grace: number): GuardStart
   /** Another guard for the same leader, in the place of one that died. */
   guardAgain(
     environment: EnvironmentId,
     helper: string,
     leader: LeaderHandle,
-    sweep: boolean,
+    endOnExit: boolean,
     grace: number,
   ): GuardStart
   /** Somebody may have stopped it, and something was said to it. */

@@ -85,12 +85,12 @@ export function throwLater(error: unknown): void {
 
 // The loop is kept alive by one timer for all calls. Made here, so that it belongs to no call's async context.
 const keepAlive = setInterval(() => {}, 2 ** 31 - 1).unref()
-let holders = 0
+let references = 0
 
-export function hold(): void {
-  if (holders++ === 0) keepAlive.ref()
+export function keepLoopAlive(): void {
+  if (references++ === 0) keepAlive.ref()
 }
 
-export function letGo(): void {
-  if (--holders === 0) keepAlive.unref()
+export function letLoopEnd(): void {
+  if (--references === 0) keepAlive.unref()
 }
