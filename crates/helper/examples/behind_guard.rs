@@ -19,7 +19,7 @@ use std::time::Duration;
 use holdfast_core::host::gate::{NotRun, start_behind_guard};
 use holdfast_core::roles::guard::GuardOptions;
 use holdfast_core::sys;
-use holdfast_core::wire::{Background, NO_DESCRIPTOR, Spec};
+use holdfast_core::wire::{Background, Lifetime, NO_DESCRIPTOR, Spec};
 
 /// Ends the process when the threads of `--twice` wait for each other.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -95,12 +95,14 @@ fn start(args: &[OsString], descriptors: &[OwnedFd], places: &[u8], mut output: 
         nofile: u64::MAX,
         uid: None,
         gid: None,
-        timeout: 0,
-        kill_signal: 15,
-        grace: 0,
-        background: Background::End,
-        background_grace: 0,
-        settle: 0,
+        lifetime: Lifetime {
+            timeout: 0,
+            kill_signal: 15,
+            grace: 0,
+            background: Background::End,
+            background_grace: 0,
+            settle: 0,
+        },
         same_group: false,
         detached: false,
         cwd_is_open: false,

@@ -15,8 +15,8 @@ use holdfast_core::channel::commitment::Commitment;
 use holdfast_core::host::{EnvId, Event, Host, Place, Request};
 use holdfast_core::sys;
 use holdfast_wire::{
-    Background, By, Decoder, EndFacts, Exit, FromHelper, FromKeeper, Mechanism, Outcome, Reason, Step,
-    ToKeeper, Usage, VERSION,
+    Background, By, Decoder, EndFacts, Exit, FromHelper, FromKeeper, Lifetime, Mechanism, Outcome, Reason,
+    Step, ToKeeper, Usage, VERSION,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -260,8 +260,8 @@ impl FakeHelper {
                             spec.file().to_str().unwrap(),
                             keeper.descriptors.len(),
                             spec.descriptors,
-                            spec.background_grace,
-                            spec.settle,
+                            spec.lifetime.background_grace,
+                            spec.lifetime.settle,
                             spec.detached
                         );
                         keeper.descriptors.clear();
@@ -353,12 +353,14 @@ impl Stage {
             env: "A=b",
             cwd: "",
             stdio: &[Place::Ignore, Place::Pipe, Place::Pipe],
-            timeout: 0,
-            kill_signal: 15,
-            grace: 0,
-            background: Background::End,
-            background_grace: 3,
-            settle: 4,
+            lifetime: Lifetime {
+                timeout: 0,
+                kill_signal: 15,
+                grace: 0,
+                background: Background::End,
+                background_grace: 3,
+                settle: 4,
+            },
             uid: None,
             gid: None,
             detached: true,

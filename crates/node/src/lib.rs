@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use holdfast_core::host::{self, EnvId, Event, GuardOptions, Guarded, Host, Place, Request, Unguarded};
 use holdfast_core::sys;
-use holdfast_core::wire::{Background, Exit, Mechanism, ProcessInfo, Usage, VERSION};
+use holdfast_core::wire::{Background, Exit, Lifetime, Mechanism, ProcessInfo, Usage, VERSION};
 use napi::Env;
 use napi::bindgen_prelude::{BufferSlice, Function, Result};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
@@ -94,12 +94,14 @@ pub fn start(
         env: &variables,
         cwd: &cwd,
         stdio: &stdio,
-        timeout: millis(timeout),
-        kill_signal,
-        grace: millis(grace),
-        background: at_exit(background),
-        background_grace: millis(background_grace),
-        settle: millis(settle),
+        lifetime: Lifetime {
+            timeout: millis(timeout),
+            kill_signal,
+            grace: millis(grace),
+            background: at_exit(background),
+            background_grace: millis(background_grace),
+            settle: millis(settle),
+        },
         uid,
         gid,
         detached,

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::bytes::{Reader, put_string};
 use crate::frame::MAX_SPEC;
+use crate::lifetime::Lifetime;
 use crate::report::Step;
 use crate::{Error, Unfit};
 
@@ -15,16 +16,6 @@ pub const NO_DESCRIPTOR: u8 = u8::MAX;
 pub const MAX_NAME: usize = 64 * 1024;
 /// Most bytes of a spec's arguments, environment and places together: [`MAX_SPEC`] without the names and the rest.
 pub const MAX_STRINGS: usize = MAX_SPEC - 2 * MAX_NAME - 1024;
-
-/// What becomes of what is left when the command exits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Background {
-    /// Ended.
-    End,
-    /// Runs on, contained.
-    Keep,
-}
 
 /// A spec to be written. Strings hold no NUL.
 #[derive(Debug, Clone, Copy)]
@@ -55,18 +46,8 @@ pub struct Spec<'a> {
     pub uid: Option<u32>,
     /// Group, or the keeper's.
     pub gid: Option<u32>,
-    /// Milliseconds, 0 for none.
-    pub timeout: u64,
-    /// First signal of the ladder.
-    pub kill_signal: i32,
-    /// Milliseconds from there to SIGKILL.
-    pub grace: u64,
-    /// What becomes of what is left.
-    pub background: Background,
-    /// Milliseconds from `kill_signal` to SIGKILL for what is left when the command exits.
-    pub background_grace: u64,
-    /// Milliseconds for which what is left may go on working before its first signal. 0: not at all.
-    pub settle: u64,
+    /// When it ends, and how.
+    pub lifetime: Lifetime,
     /// The command stays in the group and session it is started in (a terminal's).
     pub same_group: bool,
     /// The command leads a session and a group of its own.
@@ -104,12 +85,7 @@ impl Spec<'_> {
         into.extend(self.nofile.to_le_bytes());
         put_optional(into, self.uid);
         put_optional(into, self.gid);
-        into.extend(self.timeout.to_le_bytes());
-        into.extend(self.kill_signal.to_le_bytes());
-        into.extend(self.grace.to_le_bytes());
-        into.push(self.background as u8);
-        into.extend(self.background_grace.to_le_bytes());
-        into.extend(self.settle.to_le_bytes());
+        self.lifetime.put(into);
         into.push(u8::from(self.same_group));
         into.push(u8::from(self.detached));
         into.push(u8::from(self.cwd_is_open));
@@ -155,18 +131,8 @@ pub struct SpecView {
     pub uid: Option<u32>,
     /// See [`Spec::gid`].
     pub gid: Option<u32>,
-    /// See [`Spec::timeout`].
-    pub timeout: u64,
-    /// See [`Spec::kill_signal`].
-    pub kill_signal: i32,
-    /// See [`Spec::grace`].
-    pub grace: u64,
-    /// See [`Spec::background`].
-    pub background: Background,
-    /// See [`Spec::background_grace`].
-    pub background_grace: u64,
-    /// See [`Spec::settle`].
-    pub settle: u64,
+    /// See [`Spec::lifetime`].
+    pub lifetime: Lifetime,
     /// See [`Spec::same_group`].
     pub same_group: bool,
     /// See [`Spec::detached`].
@@ -186,16 +152,7 @@ impl SpecView {
         let nofile = reader.u64()?;
         let uid = read_optional(&mut reader)?;
         let gid = read_optional(&mut reader)?;
-        let timeout = reader.u64()?;
-        let kill_signal = reader.i32()?;
-        let grace = reader.u64()?;
-        let background = match reader.u8()? {
-            0 => Background::End,
-            1 => Background::Keep,
-            _ => return Err(Error::Malformed),
-        };
-        let background_grace = reader.u64()?;
-        let settle = reader.u64()?;
+        let lifetime = Lifetime::read(&mut reader)?;
         let same_group = reader.u8()? != 0;
         let detached = reader.u8()? != 0;
         let cwd_is_open = reader.u8()? != 0;
@@ -230,12 +187,7 @@ impl SpecView {
             nofile,
             uid,
             gid,
-            timeout,
-            kill_signal,
-            grace,
-            background,
-            background_grace,
-            settle,
+            lifetime,
             same_group,
             detached,
             cwd_is_open,

@@ -4,7 +4,7 @@ mod common;
 
 use common::{READERS, Reader, corpus, facts, frames, from_helper, from_keeper, process, read, spec};
 use holdfast_wire::{
-    Background, EndFacts, Error, Frame, FromHelper, FromKeeper, MAX_MESSAGE, MAX_NAME, MAX_NAMED,
+    Background, EndFacts, Error, Frame, FromHelper, FromKeeper, Lifetime, MAX_MESSAGE, MAX_NAME, MAX_NAMED,
     MAX_PROCESS_NAME, MAX_STRINGS, NO_DESCRIPTOR, Spec, Step, ToHelper, ToKeeper, Unfit,
 };
 
@@ -101,18 +101,17 @@ fn a_spec_comes_back_field_by_field() {
     assert_eq!(view.descriptors, sent.descriptors);
     assert_eq!((view.umask, view.uid, view.gid), (sent.umask, sent.uid, sent.gid));
     assert_eq!((view.nice, view.nofile), (sent.nice, sent.nofile));
-    assert_eq!((view.timeout, view.grace), (sent.timeout, sent.grace));
-    assert_eq!(view.kill_signal, sent.kill_signal);
+    assert_eq!(view.lifetime, sent.lifetime);
+    assert_eq!(view.lifetime.background, Background::Keep);
     // Two that stand side by side and differ, here the one way and below the other.
     assert_eq!((view.same_group, view.detached), (true, false));
     assert_eq!((view.cwd_is_open, view.program), (sent.cwd_is_open, sent.program));
-    assert_eq!(view.background, Background::Keep);
-    assert_eq!((view.background_grace, view.settle), (sent.background_grace, sent.settle));
-    let other = Spec { same_group: false, detached: true, settle: 0, ..sent };
+    let other =
+        Spec { same_group: false, detached: true, lifetime: Lifetime { settle: 0, ..sent.lifetime }, ..sent };
     let ToKeeper::Spec(view) = ToKeeper::decode(one_frame(&spec_bytes(&other))).unwrap() else {
         panic!("not a spec");
     };
-    assert_eq!((view.same_group, view.detached, view.settle), (false, true, 0));
+    assert_eq!((view.same_group, view.detached, view.lifetime.settle), (false, true, 0));
 }
 
 #[test]

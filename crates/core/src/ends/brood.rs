@@ -28,8 +28,6 @@ use crate::sys::{self, ChildrenFile, Delivery, Family, Group, Handle, Kill, Limi
 pub struct Brood {
     /// The list of our children. A keeper hands it from call to call.
     pub table: RefCell<ChildrenFile>,
-    /// We are no subreaper: orphans are not ours, and only the group can be signalled.
-    pub only_group: bool,
     /// Children that are not of the brood: a spawn helper's living keepers.
     pub outsiders: BTreeSet<Pid>,
     /// Of our children only those in this session count, that of the lost keeper, where there may be others that are not
@@ -210,8 +208,7 @@ impl Brood {
 
     /// Whether nothing is alive below. Takes nothing away.
     pub fn is_settled(&self) -> bool {
-        // Without a subreaper what lives on may be anywhere.
-        !self.only_group && self.live(false).is_empty()
+        self.live(false).is_empty()
     }
 
     /// Reaps the zombies that are not the call's own, while the call goes on. Whether nothing is alive below.
@@ -233,7 +230,7 @@ impl Brood {
                 _ => (),
             }
         }
-        settled && !self.only_group
+        settled
     }
 
     /// Reaps every zombie.
@@ -370,6 +367,8 @@ pub struct Killing {
     spared: Vec<Pid>,
     /// The group was sent SIGKILL as a whole.
     group_has_it: bool,
+    /// Beside the end of the group itself, which signals it as often as it has to.
+    is_beside_group_end: bool,
 }
 
 /// Everything below these children, if it is little.
@@ -431,7 +430,13 @@ impl Killing {
             set_uid: None,
             spared: Vec::new(),
             group_has_it: false,
+            is_beside_group_end: false,
         }
+    }
+
+    /// The same, where orphans are not ours: the end of the group finds and asks by itself.
+    pub fn beside_group_end() -> Killing {
+        Killing { is_beside_group_end: true, ..Killing::begin() }
     }
 
     /// When what lives is a survivor.
@@ -552,7 +557,7 @@ impl Killing {
             self.last_success = Some(began);
         }
         // A group's end asks by itself.
-        if is_first && !brood.only_group {
+        if is_first && !self.is_beside_group_end {
             self.set_uid = SetUid::begin(brood.first_signal);
         }
         let children = brood.found(by_number);
@@ -577,7 +582,7 @@ impl Killing {
         // Who is in a large group is looked at with what is below it, after the children have the signal.
         let is_deferred = asks_members && !below.is_complete;
         if !is_deferred {
-            self.kill_group(brood, group);
+            self.kill_group(group);
         }
         let (mut listed, mut new) = (0, 0);
         self.denied.clear();
@@ -633,7 +638,7 @@ impl Killing {
                 self.storm = true;
                 self.descend(brood, None, false);
             } else if is_deferred {
-                self.kill_group(brood, group);
+                self.kill_group(group);
             }
             new += self.hit.len() - known;
         }
@@ -677,9 +682,9 @@ impl Killing {
     }
 
     /// Once: what forks in a group that is sent SIGKILL has the signal before the child exists.
-    fn kill_group(&mut self, brood: &Brood, group: Option<&Group>) {
+    fn kill_group(&mut self, group: Option<&Group>) {
         if let Some(group) = group
-            && (!std::mem::replace(&mut self.group_has_it, true) || brood.only_group)
+            && (!std::mem::replace(&mut self.group_has_it, true) || self.is_beside_group_end)
         {
             group.signal(sys::SIGKILL);
         }

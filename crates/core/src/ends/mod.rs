@@ -5,5 +5,6 @@ pub mod asking;
 pub mod brood;
 pub mod group;
 pub mod ladder;
+pub mod reach;
 pub mod set_uid;
 pub mod settle;

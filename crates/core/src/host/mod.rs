@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::sys::{self, Attributes, Failure};
-use holdfast_wire::{Background, EndFacts, Mechanism, NO_DESCRIPTOR, Spec, Step, ToKeeper};
+use holdfast_wire::{EndFacts, Lifetime, Mechanism, NO_DESCRIPTOR, Spec, Step, ToKeeper};
 
 pub use event::Event;
 use event::Observer;
@@ -72,18 +72,8 @@ pub struct Request<'a> {
     pub cwd: &'a str,
     /// One for each place.
     pub stdio: &'a [Place],
-    /// Milliseconds, 0 for none.
-    pub timeout: u64,
-    /// First signal of the ladder.
-    pub kill_signal: i32,
-    /// Milliseconds.
-    pub grace: u64,
-    /// What becomes of what is left.
-    pub background: Background,
-    /// Milliseconds.
-    pub background_grace: u64,
-    /// Milliseconds.
-    pub settle: u64,
+    /// When it ends, and how.
+    pub lifetime: Lifetime,
     /// User, or the host's.
     pub uid: Option<u32>,
     /// Group, or the host's.
@@ -290,12 +280,7 @@ impl Host {
             nofile: attributes.nofile,
             uid: request.uid,
             gid: request.gid,
-            timeout: request.timeout,
-            kill_signal: request.kill_signal,
-            grace: request.grace,
-            background: request.background,
-            background_grace: request.background_grace,
-            settle: request.settle,
+            lifetime: request.lifetime,
             same_group: false,
             detached: request.detached,
             cwd_is_open,

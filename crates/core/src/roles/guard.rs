@@ -15,10 +15,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{MAX_NAMED, ProcessInfo, Reason};
+use holdfast_wire::{Lifetime, MAX_NAMED, ProcessInfo, Reason};
 
 use crate::ends::group::{GroupEnd, Hold, Live, Members, Tracked};
-use crate::ends::ladder::{BACKGROUND_GRACE, BUDGET, SETTLE};
+use crate::ends::ladder::{BUDGET, DEFAULTS, EndRequest, Ladder};
 use crate::ends::settle::{Settled, Settling};
 use crate::roles::arguments::{number_after, number_from};
 use crate::roles::exit_codes::{ENDED, SOFTWARE, SURVIVORS, UNCONFIRMED, USAGE};
@@ -145,15 +145,15 @@ pub fn guard(args: &[OsString]) -> ExitCode {
         settling: None,
         outputs,
         cut_off: false,
-        grace: options.grace,
+        lifetime: Lifetime { grace: options.grace.as_millis() as u64, ..DEFAULTS },
         inbox: Vec::new(),
         host_gone: false,
     };
-    let Some(ladder) = guard.watch() else {
+    let Some(request) = guard.watch() else {
         tell("released release 0 0\n");
         return ExitCode::from(ENDED);
     };
-    ExitCode::from(guard.end(&ladder))
+    ExitCode::from(guard.end(request))
 }
 
 fn tell(line: &str) {
@@ -237,13 +237,6 @@ fn pin(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>), &'s
     Ok((Hold::Pin(Group::new(group, pin)), leader))
 }
 
-/// The end, once it has begun.
-struct Ladder {
-    reason: Reason,
-    signal: i32,
-    grace: Duration,
-}
-
 enum Word {
     End { signal: i32, grace: Duration },
     Release,
@@ -259,24 +252,23 @@ struct Guard {
     outputs: Vec<PipeId>,
     /// What the leader left was still writing to them when its time was up.
     cut_off: bool,
-    grace: Duration,
+    lifetime: Lifetime,
     inbox: Vec<u8>,
     host_gone: bool,
 }
 
 impl Guard {
     /// Until there is a reason to end the group. None: it was let go.
-    fn watch(&mut self) -> Option<Ladder> {
+    fn watch(&mut self) -> Option<EndRequest> {
         loop {
             // A word that was said before the host's end counts.
             match self.next_word() {
                 Some(Word::Release) => return None,
                 Some(Word::End { signal, grace }) => {
-                    return Some(Ladder { reason: Reason::End, signal, grace });
+                    return Some(EndRequest { reason: Reason::End, signal, grace });
                 }
                 None if self.host_gone => {
-                    let (signal, grace) = (sys::SIGTERM, self.grace);
-                    return Some(Ladder { reason: Reason::HostGone, signal, grace });
+                    return Some(EndRequest::for_reason(&self.lifetime, Reason::HostGone));
                 }
                 None => (),
             }
@@ -286,19 +278,13 @@ impl Guard {
             let mut look = None;
             if self.leader.is_none() {
                 if self.has_ended() {
-                    return Some(Ladder {
-                        reason: Reason::Exit,
-                        signal: sys::SIGKILL,
-                        grace: Duration::ZERO,
-                    });
+                    let (signal, grace) = (sys::SIGKILL, Duration::ZERO);
+                    return Some(EndRequest { reason: Reason::Exit, signal, grace });
                 }
                 if self.sweep {
                     match self.settle() {
                         Some(next) => look = Some(next),
-                        None => {
-                            let grace = Duration::from_millis(BACKGROUND_GRACE);
-                            return Some(Ladder { reason: Reason::Exit, signal: sys::SIGTERM, grace });
-                        }
+                        None => return Some(EndRequest::at_exit(&self.lifetime)),
                     }
                 }
             }
@@ -314,7 +300,11 @@ impl Guard {
     fn settle(&mut self) -> Option<Instant> {
         let begin = || {
             let now = Instant::now();
-            Settling::begin(now, now + Duration::from_millis(SETTLE), std::mem::take(&mut self.outputs))
+            Settling::begin(
+                now,
+                now + Duration::from_millis(self.lifetime.settle),
+                std::mem::take(&mut self.outputs),
+            )
         };
         let mut settling = self.settling.take().unwrap_or_else(begin);
         let settled = settling.look(|| {
@@ -343,18 +333,19 @@ impl Guard {
     }
 
     /// The ladder, and the report of it. The exit status.
-    fn end(&mut self, ladder: &Ladder) -> u8 {
+    fn end(&mut self, request: EndRequest) -> u8 {
         // Before anything is signalled: what is found from here on is lost with us.
         tell("ending\n");
         self.group.begin();
-        let asks_all = !ladder.grace.is_zero() && ladder.signal != sys::SIGKILL;
-        let first_signal = asks_all.then(Instant::now);
-        if asks_all {
-            self.ask_to_end(ladder.signal, Instant::now() + ladder.grace);
+        let now = Instant::now();
+        let mut ladder = Ladder::begin(request, now);
+        let first_signal = ladder.first_signal();
+        if let Some(signal) = first_signal {
+            self.ask_to_end(signal, &mut ladder);
         }
         stop("guard-ends");
         let since = Instant::now();
-        let outcome = self.group.end(since + BUDGET, first_signal);
+        let outcome = self.group.end(since + BUDGET, first_signal.map(|_| now));
         let proof = since.elapsed().as_micros();
         let (word, survivors, status) = match outcome {
             GroupEnd::Ended => ("ended", Vec::new(), ENDED),
@@ -373,31 +364,30 @@ impl Guard {
             report += CUT_OFF;
         }
         let count = self.group.leftovers().count();
-        report += &format!("{word} {} {proof} {count}\n", ladder.reason.as_str());
+        report += &format!("{word} {} {proof} {count}\n", ladder.reason().as_str());
         tell(&report);
         status
     }
 
-    /// The first signal, and the time to end by it. A later word can only shorten that.
-    fn ask_to_end(&mut self, signal: i32, mut until: Instant) {
+    /// The first signal, and the time to end by it.
+    fn ask_to_end(&mut self, signal: i32, ladder: &mut Ladder) {
         self.group.ask_to_end(signal);
         let mut is_alone = false;
         loop {
             while let Some(word) = self.next_word() {
                 if let Word::End { signal, grace } = word {
-                    let grace = if signal == sys::SIGKILL { Duration::ZERO } else { grace };
-                    until = until.min(Instant::now() + grace);
+                    ladder.hasten(EndRequest { reason: Reason::End, signal, grace }, Instant::now());
                 }
             }
             if self.host_gone && !std::mem::replace(&mut is_alone, true) {
-                until = until.min(Instant::now() + self.grace);
+                ladder.hasten(EndRequest::for_reason(&self.lifetime, Reason::HostGone), Instant::now());
             }
             // Members may have started others by then.
             let is_over = !self.group.is_any_alive() && self.is_empty();
-            if is_over || Instant::now() >= until {
+            if is_over || ladder.is_over(Instant::now()) {
                 return;
             }
-            self.await_event(self.group.handles(), Some(until));
+            self.await_event(self.group.handles(), Some(ladder.kill_at()));
         }
     }
 

@@ -11,16 +11,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use holdfast_wire::{
-    Background, EndFacts, FromKeeper, MAX_NAMED, Mechanism, Outcome, Reason, SpecView, Step, ToKeeper,
+    Background, EndFacts, FromKeeper, Lifetime, Mechanism, Outcome, Reason, SpecView, Step, ToKeeper,
 };
 
 use crate::channel::classes::{Class, Slot};
 use crate::channel::commitment::Commitment;
 use crate::channel::connection::{Connection, Missing};
-use crate::ends::asking::Asking;
-use crate::ends::brood::{Brood, Killing, Left, Progress, facts};
-use crate::ends::group::{GroupEnd, Hold, Live, Tracked};
-use crate::ends::ladder::ENDS;
+use crate::ends::brood::{Brood, Killing, Left, facts};
+use crate::ends::ladder::{self, ENDS, EndRequest, Ladder};
+use crate::ends::reach::{Answer, Reach};
 use crate::ends::settle::{Settled, Settling};
 use crate::sys::{
     self, ChildrenFile, Failure, Group, Grouping, Handle, MOST_PLACES, Manners, Pid, PipeId, Plan, Sender,
@@ -36,9 +35,6 @@ pub const AGAIN: Duration = Duration::from_secs(1);
 /// Read from a drained pipe in one turn, at most: a process that writes without pause must not keep the keeper from
 /// what else there is to do.
 const DRAINED_IN_A_TURN: usize = 64 * 1024;
-
-/// Without a subreaper the group is looked at so often, when it may be over.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a keeper is made with.
 pub struct Setup {
@@ -110,21 +106,15 @@ struct Keeper {
 }
 
 struct Call {
-    brood: Brood,
-    /// The command's first process, and how it ended.
+    reach: Reach,
+    /// The command's first process.
     first: Pid,
     exited: bool,
-    /// The command's, held by its pin, or by the first process where that leads it.
-    group: Option<Group>,
     /// Until exec: the plan that the new process reads, and the status pipe.
     starting: Option<Starting>,
     deadline: Option<Instant>,
-    kill_signal: i32,
-    grace: Duration,
-    background: Background,
-    background_grace: Duration,
-    /// At most so long what is left may finish what it is at, before the ladder begins.
-    settle: Duration,
+    lifetime: Lifetime,
+    /// What is left may finish what it is at, before the ladder begins.
     settling: Option<Box<Settling>>,
     /// The command's pipes for output, until the settle time.
     outputs: Vec<PipeId>,
@@ -139,10 +129,6 @@ struct Call {
     /// The first process passes on what it is sent.
     has_starter: bool,
     ending: Option<Ending>,
-    /// Those that have not been sent the first signal yet.
-    asking: Option<Box<Asking>>,
-    /// Without a subreaper, once the end has begun: the group, and what of it was found.
-    tracked: Option<Box<Tracked>>,
     /// Pipes of a kept call, read so that nobody blocks on them.
     drained: Vec<OwnedFd>,
 }
@@ -156,32 +142,19 @@ struct Starting {
     signals: Vec<(i32, bool)>,
 }
 
-/// The first signal of the ladder.
-struct First {
-    signal: i32,
-    /// What is in this group has received it already.
-    known_to: Option<TerminalGroup>,
-}
-
 struct Ending {
-    reason: Reason,
+    ladder: Ladder,
     stage: Stage,
     /// `ended` was sent with survivors; the keeper goes on, but nobody waits for it.
     reported: bool,
 }
 
 enum Stage {
-    /// After the first signal, until this time.
-    Grace(Instant),
+    /// After the first signal, until SIGKILL is due.
+    Grace,
     /// Nothing lives, no signal is needed.
     Settled,
     Killing(Box<Killing>),
-}
-
-impl Stage {
-    fn killing() -> Stage {
-        Stage::Killing(Box::new(Killing::begin()))
-    }
 }
 
 impl Keeper {
@@ -217,9 +190,8 @@ impl Keeper {
         let call = self.call.as_ref()?;
         let stage = match &call.ending {
             None => call.deadline,
-            Some(Ending { stage: Stage::Grace(until), .. }) => {
-                let asking = call.asking.as_ref().and_then(|asking| asking.next_time());
-                Some(asking.map_or(*until, |time| time.min(*until)))
+            Some(Ending { stage: Stage::Grace, ladder, .. }) => {
+                Some(call.reach.next_time().map_or(ladder.kill_at(), |time| time.min(ladder.kill_at())))
             }
             Some(Ending { reported: true, .. }) => Some(now + AGAIN),
             Some(Ending { stage: Stage::Killing(killing), .. }) => Some(killing.next_time()),
@@ -227,9 +199,8 @@ impl Keeper {
         };
         let settled = call.settling.as_ref().map(|settling| settling.next_time());
         let look_at = call.starting.as_ref().map(|starting| starting.look_at).filter(|&time| time > now);
-        // Nobody tells of the end of those who are not our children.
         let is_waiting = call.exited || call.ending.is_some();
-        let again = (call.brood.only_group && is_waiting).then(|| now + LOOK_AGAIN);
+        let again = call.reach.look_again(now).filter(|_| is_waiting);
         stage.into_iter().chain(settled).chain(look_at).chain(again).min()
     }
 
@@ -284,9 +255,7 @@ impl Keeper {
             (ToKeeper::Terminal { signal }, Some(call)) => call.heed_terminal(signal),
             (ToKeeper::Continued, Some(call)) => call.go_on(&mut self.outbox),
             (ToKeeper::End { signal, grace }, Some(call)) => {
-                let signal = if signal < 0 { call.kill_signal } else { signal };
-                let grace = u64::try_from(grace).map_or(call.grace, Duration::from_millis);
-                call.climb(Reason::End, signal, grace);
+                call.climb(EndRequest::by_user(&call.lifetime, signal, grace));
             }
             (ToKeeper::HandOver { count }, Some(call)) => {
                 // All of them or none: what the host closes for an answer must have a reader here.
@@ -320,12 +289,12 @@ impl Keeper {
             return;
         }
         let now = Instant::now();
-        let millis = Duration::from_millis;
         let terminal_group = self.setup.terminal_group.filter(|_| spec.same_group);
-        let (timeout, kill_signal, grace) = (spec.timeout, spec.kill_signal, millis(spec.grace));
-        let (background, background_grace) = (spec.background, millis(spec.background_grace));
-        let settle = if background == Background::End { millis(spec.settle) } else { Duration::ZERO };
-        let outputs = if settle.is_zero() {
+        let mut lifetime = spec.lifetime;
+        if lifetime.background == Background::Keep {
+            lifetime.settle = 0;
+        }
+        let outputs = if lifetime.settle == 0 {
             Vec::new()
         } else if spec.places().is_empty() {
             self.setup.inherited.iter().filter_map(|&number| PipeId::of_inherited(number)).collect()
@@ -354,17 +323,17 @@ impl Keeper {
                 let first = started.pid;
                 let made = self.group.take();
                 let group = made.filter(|_| !detached).unwrap_or_else(|| Group::new(first, first));
+                let brood = Brood {
+                    own: [first].into_iter().chain(made.map(|group| group.id())).collect(),
+                    first: Some(first),
+                    table: RefCell::new(std::mem::take(&mut self.table)),
+                    ..Brood::default()
+                };
+                let group = terminal_group.is_none().then_some(group);
                 self.call = Some(Call {
-                    brood: Brood {
-                        only_group: !self.setup.subreaper,
-                        own: [first].into_iter().chain(made.map(|group| group.id())).collect(),
-                        first: Some(first),
-                        table: RefCell::new(std::mem::take(&mut self.table)),
-                        ..Brood::default()
-                    },
+                    reach: Reach::new(self.setup.subreaper, brood, group),
                     first,
                     exited: false,
-                    group: terminal_group.is_none().then_some(group),
                     starting: Some(Starting {
                         _plan: plan,
                         status: started.status,
@@ -374,19 +343,13 @@ impl Keeper {
                     terminal_group,
                     stops: 0,
                     has_starter: false,
-                    deadline: (timeout > 0).then(|| now + millis(timeout)),
-                    kill_signal,
-                    grace,
-                    background,
-                    background_grace,
-                    settle,
+                    deadline: ladder::deadline(&lifetime, now),
+                    lifetime,
                     settling: None,
                     outputs,
                     cut_off: false,
                     settled: false,
                     ending: None,
-                    asking: None,
-                    tracked: None,
                     drained: Vec::new(),
                 });
             }
@@ -423,7 +386,6 @@ impl Keeper {
 
     /// Deals with whatever has changed about the call.
     fn proceed(&mut self, drained: bool) {
-        let mechanism = self.mechanism();
         let Some(call) = &mut self.call else { return };
         if drained {
             call.drain();
@@ -432,14 +394,14 @@ impl Keeper {
         call.see_exit(&mut self.outbox);
         if self.host_gone {
             self.lost_host = true;
-            call.climb(Reason::HostGone, call.kill_signal, call.grace);
+            call.climb(EndRequest::for_reason(&call.lifetime, Reason::HostGone));
         }
         let now = Instant::now();
         if call.deadline.is_some_and(|deadline| deadline <= now) {
-            call.climb(Reason::Timeout, call.kill_signal, call.grace);
+            call.climb(EndRequest::for_reason(&call.lifetime, Reason::Timeout));
         }
         call.settle();
-        if let Some(mut facts) = call.advance(mechanism) {
+        if let Some(mut facts) = call.advance() {
             facts.cut_off = call.cut_off;
             // The first process may have ended in the last step.
             call.see_start(&mut self.outbox);
@@ -449,7 +411,8 @@ impl Keeper {
                 FromKeeper::Ended(facts).put(&mut self.outbox);
             }
             if over {
-                self.table = self.call.take().map(|call| call.brood.table.into_inner()).unwrap_or_default();
+                self.table =
+                    self.call.take().map(|call| call.reach.brood.table.into_inner()).unwrap_or_default();
             } else if let Some(ending) = &mut call.ending {
                 ending.reported = true;
             }
@@ -484,9 +447,9 @@ impl Call {
             starting.signals.push((signal, group));
             starting.look_at = Instant::now();
         } else if group {
-            self.group.iter().for_each(|group| {
+            if let Some(group) = self.reach.group() {
                 group.signal(signal);
-            });
+            }
         } else if !self.exited {
             sys::kill_child(self.first, signal);
         }
@@ -519,7 +482,7 @@ impl Call {
         let Some(group) = self.terminal_group else { return };
         let answers = !self.exited && group.has(self.first);
         if signal == sys::SIGHUP || !answers {
-            self.climb_from(Reason::End, First { signal, known_to: Some(group) }, self.grace);
+            self.climb_from(EndRequest::by_user(&self.lifetime, signal, -1), Some(group));
         }
     }
 
@@ -539,8 +502,10 @@ impl Call {
                 FromKeeper::Failed { step, errno }.put(outbox);
                 // It is on its way out; there is no exit to report.
                 self.exited = true;
-                self.ending =
-                    Some(Ending { reason: Reason::NotStarted, stage: Stage::killing(), reported: false });
+                let (reason, grace) = (Reason::NotStarted, Duration::ZERO);
+                let request = EndRequest { reason, signal: sys::SIGKILL, grace };
+                let ladder = Ladder::begin(request, Instant::now());
+                self.ending = Some(Ending { ladder, stage: self.killing(), reported: false });
             }
         }
         let signals = self.starting.take().map(|starting| starting.signals).unwrap_or_default();
@@ -555,17 +520,17 @@ impl Call {
             return;
         }
         if !self.exited {
-            let reaped = self.brood.first_exit.map(|exit| (exit, self.brood.usage));
+            let reaped = self.reach.brood.first_exit.map(|exit| (exit, self.reach.brood.usage));
             let status = sys::inspect(self.first).map(|dead| (dead.exit, dead.usage)).or(reaped);
             if let Some((exit, usage)) = status {
                 self.exited = true;
                 let deadline = self.deadline.take();
                 FromKeeper::Exited { exit, usage }.put(outbox);
                 // The others would see a zombie until the call is over, unless it has to hold the group.
-                if self.group.is_none_or(|group| group.id() != self.first) {
-                    self.brood.reap_one(self.first);
+                if self.reach.group().is_none_or(|group| group.id() != self.first) {
+                    self.reach.brood.reap_one(self.first);
                 }
-                if self.ending.is_none() && self.background == Background::End {
+                if self.ending.is_none() && self.lifetime.background == Background::End {
                     self.begin_to_settle(deadline);
                 }
             } else {
@@ -573,20 +538,21 @@ impl Call {
             }
         }
         if self.ending.is_none() {
-            self.settled = self.brood.reap_adopted();
+            self.settled = self.reach.reap_adopted();
         }
     }
 
     /// The command has exited by itself. A limit that it kept hastens what comes after.
     fn begin_to_settle(&mut self, deadline: Option<Instant>) {
-        if self.settle.is_zero() {
-            return self.climb(Reason::Exit, self.kill_signal, self.background_grace);
+        if self.lifetime.settle == 0 {
+            return self.climb(EndRequest::at_exit(&self.lifetime));
         }
         // Nearly always nothing is left, and there is nothing to look at.
-        self.settled = self.brood.reap_adopted();
+        self.settled = self.reach.reap_adopted();
         if !self.settled {
             let now = Instant::now();
-            let until = deadline.into_iter().chain([now + self.settle]).min().unwrap_or(now);
+            let latest = now + Duration::from_millis(self.lifetime.settle);
+            let until = deadline.map_or(latest, |deadline| deadline.min(latest));
             let outputs = std::mem::take(&mut self.outputs);
             self.settling = Some(Box::new(Settling::begin(now, until, outputs)));
         }
@@ -594,78 +560,68 @@ impl Call {
 
     fn settle(&mut self) {
         let Some(settling) = &mut self.settling else { return };
-        let (brood, group) = (&self.brood, self.group);
-        let left = || match group {
-            Some(group) if brood.only_group => match Hold::Pin(group).live() {
-                Live::These(list) => list,
-                Live::Nobody | Live::Unknown => Vec::new(),
-            },
-            _ => brood.survivors(),
-        };
-        match settling.look(left) {
+        match settling.look(|| self.reach.left()) {
             Settled::NotYet => return,
             Settled::Quiet => (),
             Settled::TimeUp { writing } => self.cut_off = writing,
         }
-        self.climb(Reason::Exit, self.kill_signal, self.background_grace);
+        self.climb(EndRequest::at_exit(&self.lifetime));
     }
 
-    /// Begins the end, or hastens it: a later call can only shorten the grace.
-    fn climb(&mut self, reason: Reason, signal: i32, grace: Duration) {
-        self.climb_from(reason, First { signal, known_to: None }, grace);
+    /// Begins the end, or hastens it.
+    fn climb(&mut self, request: EndRequest) {
+        self.climb_from(request, None);
     }
 
-    fn climb_from(&mut self, reason: Reason, first: First, grace: Duration) {
-        let First { signal, known_to } = first;
-        let until = Instant::now() + grace;
+    /// `known_to`: what is in this group has received the signal already.
+    fn climb_from(&mut self, request: EndRequest, known_to: Option<TerminalGroup>) {
+        let now = Instant::now();
         match &mut self.ending {
             None => (),
-            Some(Ending { stage: Stage::Grace(earlier), .. }) => {
-                self.asking.iter_mut().for_each(|asking| asking.shorten(grace));
-                *earlier = if signal == sys::SIGKILL { Instant::now() } else { until.min(*earlier) };
-                return;
+            Some(Ending { stage: Stage::Grace, ladder, .. }) => {
+                self.reach.shorten(request.grace);
+                return ladder.hasten(request, now);
             }
             Some(_) => return,
         }
         self.settling = None;
-        // What died before the end began is not left over.
-        let settled = self.brood.reap_adopted();
-        self.brood.recording = true;
-        if self.brood.only_group
-            && let Some(group) = self.group
-        {
-            let mut tracked = Box::new(Tracked::new(Hold::Pin(group)));
-            tracked.begin();
-            self.brood.note(tracked.pids());
-            self.tracked = Some(tracked);
-        }
-        let stage = if settled {
-            Stage::Settled
-        } else if grace.is_zero() || signal == sys::SIGKILL {
-            if self.has_starter {
-                self.brood.signal_all(self.group.as_ref(), sys::SIGKILL);
+        let ladder = Ladder::begin(request, now);
+        let is_settled = self.reach.begin();
+        let stage = match ladder.first_signal() {
+            _ if is_settled => Stage::Settled,
+            None => {
+                if self.has_starter {
+                    self.reach.kill_once();
+                }
+                self.killing()
             }
-            Stage::killing()
-        } else {
-            self.brood.first_signal = Some(Instant::now());
-            // A starter passes on what it is sent: from both of us it would come twice, and to many programs a second one
-            // means "at once".
-            let has_starter = self.has_starter && !self.exited;
-            if has_starter && ENDS.contains(&signal) {
-                sys::kill_child(self.first, signal);
-                sys::kill_child(self.first, sys::SIGCONT);
-            } else if has_starter {
-                self.brood.signal_others(None, signal, |pid| pid == self.first);
-            } else if let Some(group) = known_to {
-                self.brood.signal_others(None, signal, |pid| group.has(pid));
-            } else if let Some(tracked) = &mut self.tracked {
-                tracked.ask_to_end(signal);
-            } else {
-                self.asking = Asking::begin(&mut self.brood, self.group.as_ref(), signal, grace);
+            Some(signal) => {
+                self.send_first_signal(signal, request.grace, known_to);
+                Stage::Grace
             }
-            Stage::Grace(until)
         };
-        self.ending = Some(Ending { reason, stage, reported: false });
+        self.ending = Some(Ending { ladder, stage, reported: false });
+    }
+
+    fn send_first_signal(&mut self, signal: i32, grace: Duration, known_to: Option<TerminalGroup>) {
+        self.reach.brood.first_signal = Some(Instant::now());
+        // A starter passes on what it is sent: from both of us it would come twice, and to many programs a second one
+        // means "at once".
+        let has_starter = self.has_starter && !self.exited;
+        if has_starter && ENDS.contains(&signal) {
+            sys::kill_child(self.first, signal);
+            sys::kill_child(self.first, sys::SIGCONT);
+        } else if has_starter {
+            self.reach.brood.signal_others(None, signal, |pid| pid == self.first);
+        } else if let Some(group) = known_to {
+            self.reach.brood.signal_others(None, signal, |pid| group.has(pid));
+        } else {
+            self.reach.ask_to_end(signal, grace);
+        }
+    }
+
+    fn killing(&self) -> Stage {
+        Stage::Killing(Box::new(self.reach.begin_killing()))
     }
 
     fn is_reported(&self) -> bool {
@@ -673,66 +629,35 @@ impl Call {
     }
 
     /// Takes the end as far as it goes now.
-    fn advance(&mut self, mechanism: Mechanism) -> Option<EndFacts> {
-        let brood = &mut self.brood;
-        let Some(Ending { reason, stage, .. }) = &mut self.ending else {
-            // What was left, if anything, has left by itself.
-            let settled = self.settled || brood.only_group && is_empty(self.group.as_ref());
-            let over = self.exited && settled && brood.reap() == Left::Nothing;
-            return over.then(|| facts(brood, mechanism, Outcome::Ended, Reason::Exit, 0));
+    fn advance(&mut self) -> Option<EndFacts> {
+        let Some(Ending { ladder, stage, .. }) = &mut self.ending else {
+            let over = self.exited && self.reach.has_left(self.settled);
+            return over.then(|| self.reach.facts(Outcome::Ended, Reason::Exit, 0, &[]));
         };
-        if let Stage::Grace(until) = *stage {
-            if self.asking.iter_mut().any(|asking| asking.advance()) {
-                brood.first_signal = Some(Instant::now());
-            }
-            // Some wait for that before they end, as the first process of a pid namespace for its members.
-            if brood.reap_adopted() || brood.is_settled() {
-                *stage = Stage::Settled;
-            } else if Instant::now() < until && !self.tracked.as_mut().is_some_and(|tracked| is_gone(tracked))
-            {
-                return None;
-            } else {
-                // A shortened grace: not all were asked.
-                if self.asking.as_ref().is_some_and(|asking| asking.next_time().is_some()) {
-                    brood.first_signal = None;
-                }
-                *stage = Stage::killing();
-                if self.has_starter {
-                    // The deepest first: a starter's keeper that outlives it begins a ladder of its own.
-                    brood.signal_all(self.group.as_ref(), sys::SIGKILL);
+        if let Stage::Grace = stage {
+            match self.reach.await_answers() {
+                Answer::Settled => *stage = Stage::Settled,
+                Answer::Alive if !ladder.is_over(Instant::now()) => return None,
+                Answer::Alive | Answer::Gone => {
+                    self.reach.end_grace();
+                    *stage = Stage::Killing(Box::new(self.reach.begin_killing()));
+                    if self.has_starter {
+                        // The deepest first: a starter's keeper that outlives it begins a ladder of its own.
+                        self.reach.kill_once();
+                    }
                 }
             }
         }
         if let Stage::Settled = stage {
-            if brood.reap() == Left::Nothing {
-                return Some(facts(brood, mechanism, Outcome::Ended, *reason, 0));
+            if self.reach.brood.reap() == Left::Nothing {
+                return Some(self.reach.facts(Outcome::Ended, ladder.reason(), 0, &[]));
             }
-            *stage = Stage::killing();
+            *stage = Stage::Killing(Box::new(self.reach.begin_killing()));
         }
-        let Stage::Killing(killing) = stage else {
-            return None;
-        };
-        // Orphans are not ours without a subreaper, so that it is the group's end that counts, before it loses its pin.
-        let group_end = match self.group {
-            Some(group) if brood.only_group => {
-                let tracked = self.tracked.get_or_insert_with(|| Box::new(Tracked::new(Hold::Pin(group))));
-                tracked.end(killing.deadline(), brood.first_signal)
-            }
-            _ => GroupEnd::Unconfirmed,
-        };
-        let outcome = match killing.advance(brood, self.group.as_ref()) {
-            _ if matches!(group_end, GroupEnd::Survivors(_)) => Outcome::Survivors,
-            // No child being left shows nothing about orphans.
-            Progress::Done if brood.only_group && group_end != GroupEnd::Ended => Outcome::Unconfirmed,
-            Progress::Done => Outcome::Ended,
-            Progress::Waiting => return None,
-            Progress::Survivors => Outcome::Survivors,
-        };
-        let mut facts = facts(brood, mechanism, outcome, *reason, killing.since.elapsed().as_micros() as u64);
-        if let GroupEnd::Survivors(list) = group_end {
-            facts.survivors = list.iter().take(MAX_NAMED).map(|&pid| sys::shown(pid)).collect();
-        }
-        Some(facts)
+        let Stage::Killing(killing) = stage else { return None };
+        let (outcome, survivors) = self.reach.kill(killing)?;
+        let proof_time = killing.since.elapsed().as_micros() as u64;
+        Some(self.reach.facts(outcome, ladder.reason(), proof_time, &survivors))
     }
 
     /// Reads what kept processes print, and forgets it. What is left is read in the next turn.
@@ -754,16 +679,4 @@ impl Call {
 /// Of these descriptors, those that are pipes.
 fn pipes_of(descriptors: &[OwnedFd], which: &[u8]) -> Vec<PipeId> {
     which.iter().filter_map(|&index| PipeId::of(descriptors.get(usize::from(index))?.as_fd())).collect()
-}
-
-/// Whether nothing that was found is alive, and no member is left.
-fn is_gone(tracked: &mut Tracked) -> bool {
-    let mut look = || tracked.look() == Live::These(Vec::new());
-    look() && look() && !tracked.is_any_alive()
-}
-
-/// Whether no member of the group is left: seen twice, as at every end.
-fn is_empty(group: Option<&Group>) -> bool {
-    let look = |&group: &Group| Hold::Pin(group).live() == Live::These(Vec::new());
-    group.is_some_and(|group| look(group) && look(group))
 }

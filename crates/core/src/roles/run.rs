@@ -9,9 +9,9 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-use holdfast_wire::Background;
+use holdfast_wire::{Background, Lifetime};
 
-use crate::ends::ladder::{BACKGROUND_GRACE, ENDS, GRACE, SETTLE};
+use crate::ends::ladder::{DEFAULTS, ENDS};
 use crate::roles::exit_codes::RUN_FAILED;
 use crate::roles::runner::{Arrival, Begun, Order, Runner, Stand, Verdict};
 use crate::roles::say::say;
@@ -30,26 +30,14 @@ const OPTIONS: [&str; 6] =
 /// The command line of `run`.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
-    timeout: u64,
-    grace: u64,
-    background: Background,
-    background_grace: u64,
-    settle: u64,
+    lifetime: Lifetime,
     cwd: OsString,
     command: Vec<OsString>,
 }
 
 /// Parses what follows `run`.
 fn parse(args: &[OsString]) -> Result<Options, String> {
-    let mut options = Options {
-        timeout: 0,
-        grace: GRACE,
-        background: Background::End,
-        background_grace: BACKGROUND_GRACE,
-        settle: SETTLE,
-        cwd: OsString::new(),
-        command: Vec::new(),
-    };
+    let mut options = Options { lifetime: DEFAULTS, cwd: OsString::new(), command: Vec::new() };
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let text = arg.to_str().unwrap_or_default();
@@ -66,14 +54,15 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
         let value: OsString =
             inline.or_else(|| rest.next().cloned()).ok_or_else(|| format!("'{name}' needs a value"))?;
         let shown = value.to_string_lossy();
+        let lifetime = &mut options.lifetime;
         match name {
-            "--timeout" => options.timeout = milliseconds(name, &shown)?,
-            "--grace" => options.grace = milliseconds(name, &shown)?,
-            "--background-grace" => options.background_grace = milliseconds(name, &shown)?,
-            "--background-settle" => options.settle = milliseconds(name, &shown)?,
+            "--timeout" => lifetime.timeout = milliseconds(name, &shown)?,
+            "--grace" => lifetime.grace = milliseconds(name, &shown)?,
+            "--background-grace" => lifetime.background_grace = milliseconds(name, &shown)?,
+            "--background-settle" => lifetime.settle = milliseconds(name, &shown)?,
             "--cwd" => options.cwd = value,
             _ => {
-                options.background = match shown.as_ref() {
+                lifetime.background = match shown.as_ref() {
                     "end" => Background::End,
                     "keep" => Background::Keep,
                     other => return Err(format!("'--background' is 'end' or 'keep', not '{other}'")),
@@ -147,11 +136,7 @@ fn supervise(options: &Options) -> io::Result<Option<Verdict>> {
         command: &options.command,
         env: sys::environment(),
         cwd: &options.cwd,
-        timeout: options.timeout,
-        grace: options.grace,
-        background: options.background,
-        background_grace: options.background_grace,
-        settle: options.settle,
+        lifetime: options.lifetime,
     });
     // Not when a shell has it back already (a script around us that died of ^C first): its modes are its own.
     if let Some(terminal) = terminal.filter(|terminal| terminal.is_ours()) {
@@ -185,20 +170,23 @@ mod tests {
         let parsed =
             options(&["--timeout=1s", "--grace", "0", "--cwd", "/tmp", "--", "sh", "--timeout", "x"])
                 .unwrap();
-        assert_eq!((parsed.timeout, parsed.grace), (1_000, 0));
+        assert_eq!((parsed.lifetime.timeout, parsed.lifetime.grace), (1_000, 0));
         assert_eq!(parsed.command, ["sh", "--timeout", "x"]);
         assert_eq!(options(&["ls", "--", "-l"]).unwrap().command, ["ls", "--", "-l"]);
-        assert_eq!(options(&["--background", "keep", "ls"]).unwrap().background, Background::Keep);
+        assert_eq!(options(&["--background", "keep", "ls"]).unwrap().lifetime.background, Background::Keep);
     }
 
     #[test]
     fn what_is_left_has_times_of_its_own() {
         let parsed =
             options(&["--background-grace=1s", "--background-settle", "30ms", "--grace", "5", "ls"]).unwrap();
-        assert_eq!((parsed.background_grace, parsed.settle, parsed.grace), (1_000, 30, 5_000));
-        assert_eq!((parsed.background, parsed.timeout), (Background::End, 0));
+        assert_eq!(
+            (parsed.lifetime.background_grace, parsed.lifetime.settle, parsed.lifetime.grace),
+            (1_000, 30, 5_000)
+        );
+        assert_eq!((parsed.lifetime.background, parsed.lifetime.timeout), (Background::End, 0));
         let parsed = options(&["--background-grace", "0", "--background-settle=0", "ls"]).unwrap();
-        assert_eq!((parsed.background_grace, parsed.settle), (0, 0));
+        assert_eq!((parsed.lifetime.background_grace, parsed.lifetime.settle), (0, 0));
         for wrong in ["", "-1", "NaN", "inf", "soon", "1e3"] {
             for name in ["--background-grace", "--background-settle"] {
                 let error = options(&[name, wrong, "ls"]).unwrap_err();
@@ -216,16 +204,16 @@ mod tests {
         let usage = include_str!("../../../../src/report/messages.ts");
         let parsed = options(&["ls"]).unwrap();
         for (name, value) in [
-            ("GRACE", parsed.grace),
-            ("BACKGROUND_GRACE", parsed.background_grace),
-            ("BACKGROUND_SETTLE", parsed.settle),
+            ("GRACE", parsed.lifetime.grace),
+            ("BACKGROUND_GRACE", parsed.lifetime.background_grace),
+            ("BACKGROUND_SETTLE", parsed.lifetime.settle),
         ] {
             assert!(api.contains(&format!("const {name} = {value}\n")), "{name} is {value} here");
         }
         for text in [USAGE, usage] {
-            assert!(text.contains(&format!("[--grace {}s]", GRACE / 1_000)));
-            assert!(text.contains(&format!("[--background-grace {BACKGROUND_GRACE}ms]")));
-            assert!(text.contains(&format!("[--background-settle {SETTLE}ms]")));
+            assert!(text.contains(&format!("[--grace {}s]", DEFAULTS.grace / 1_000)));
+            assert!(text.contains(&format!("[--background-grace {}ms]", DEFAULTS.background_grace)));
+            assert!(text.contains(&format!("[--background-settle {}ms]", DEFAULTS.settle)));
             for name in OPTIONS {
                 assert!(text.contains(&format!("[{name} ")), "{name}");
             }

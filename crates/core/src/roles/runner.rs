@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use holdfast_wire::{
-    Background, EndFacts, Exit, FromKeeper, NO_DESCRIPTOR, Outcome, Reason, Spec, Step, ToKeeper,
+    EndFacts, Exit, FromKeeper, Lifetime, NO_DESCRIPTOR, Outcome, Reason, Spec, Step, ToKeeper,
 };
 
 use crate::channel::classes::Classes;
@@ -97,16 +97,8 @@ pub struct Order<'a> {
     pub env: Vec<u8>,
     /// Empty for ours.
     pub cwd: &'a OsStr,
-    /// Milliseconds, 0 for none.
-    pub timeout: u64,
-    /// Milliseconds from the first signal to SIGKILL.
-    pub grace: u64,
-    /// What becomes of what is left when the command exits.
-    pub background: Background,
-    /// Milliseconds from SIGTERM to SIGKILL for what is left.
-    pub background_grace: u64,
-    /// Milliseconds for which what is left may go on working before its SIGTERM. 0: not at all.
-    pub settle: u64,
+    /// When it ends, and how.
+    pub lifetime: Lifetime,
 }
 
 /// What a fork leaves us to be.
@@ -285,12 +277,7 @@ impl Runner {
             nofile: attributes.nofile,
             uid: None,
             gid: None,
-            timeout: order.timeout,
-            kill_signal: sys::SIGTERM,
-            grace: order.grace,
-            background: order.background,
-            background_grace: order.background_grace,
-            settle: order.settle,
+            lifetime: order.lifetime,
             same_group: self.stand.terminal_group.is_some(),
             detached: false,
             cwd_is_open: false,

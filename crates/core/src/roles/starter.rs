@@ -9,9 +9,9 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::ExitCode;
 
-use holdfast_wire::Background;
+use holdfast_wire::Lifetime;
 
-use crate::ends::ladder::{BACKGROUND_GRACE, ENDS, GRACE, SETTLE};
+use crate::ends::ladder::{DEFAULTS, ENDS};
 use crate::roles::arguments::number_after;
 use crate::roles::exit_codes::{SOFTWARE, USAGE};
 use crate::roles::runner::{Arrival, Begun, Order, Runner, Stand, Verdict};
@@ -112,11 +112,7 @@ fn supervise(options: &Options) -> Result<Option<Verdict>, Refusal> {
         command: &options.command,
         env: environment(),
         cwd: OsStr::new(""),
-        timeout: 0,
-        grace: options.grace.unwrap_or(GRACE),
-        background: Background::End,
-        background_grace: BACKGROUND_GRACE,
-        settle: SETTLE,
+        lifetime: Lifetime { grace: options.grace.unwrap_or(DEFAULTS.grace), ..DEFAULTS },
     });
     stop("starter-ended");
     Ok(Some(runner.verdict(facts, &options.command[0], SOFTWARE)))

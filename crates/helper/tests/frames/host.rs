@@ -9,7 +9,8 @@ use std::time::Instant;
 use holdfast_core::channel::commitment::Commitment;
 use holdfast_core::sys;
 use holdfast_wire::{
-    Background, Decoder, EndFacts, Frame, FromHelper, FromKeeper, NO_DESCRIPTOR, Spec, ToHelper, ToKeeper,
+    Background, Decoder, EndFacts, Frame, FromHelper, FromKeeper, Lifetime, NO_DESCRIPTOR, Spec, ToHelper,
+    ToKeeper,
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -37,12 +38,14 @@ impl Ground {
             nofile: 1024,
             uid: None,
             gid: None,
-            timeout: 0,
-            kill_signal: 15,
-            grace: 0,
-            background: Background::End,
-            background_grace: 0,
-            settle: 0,
+            lifetime: Lifetime {
+                timeout: 0,
+                kill_signal: 15,
+                grace: 0,
+                background: Background::End,
+                background_grace: 0,
+                settle: 0,
+            },
             same_group: false,
             detached: false,
             cwd_is_open: false,

@@ -1,8 +1,8 @@
 //! Every message there is, with the fields at their edges, and a decoder that takes a frame for any direction.
 
 use holdfast_wire::{
-    Background, By, Decoder, EndFacts, Error, Exit, Frame, FromHelper, FromKeeper, MAX_NAMED, Mechanism,
-    NO_DESCRIPTOR, Outcome, ProcessInfo, Reason, Spec, SpecView, Step, ToHelper, ToKeeper, Usage,
+    Background, By, Decoder, EndFacts, Error, Exit, Frame, FromHelper, FromKeeper, Lifetime, MAX_NAMED,
+    Mechanism, NO_DESCRIPTOR, Outcome, ProcessInfo, Reason, Spec, SpecView, Step, ToHelper, ToKeeper, Usage,
 };
 
 pub const OUTCOMES: [Outcome; 5] =
@@ -63,8 +63,7 @@ pub fn describe(view: &SpecView) -> String {
             (view.file(), view.cwd(), view.args().collect::<Vec<_>>()),
             (view.env().collect::<Vec<_>>(), view.places(), view.descriptors),
             (view.umask, view.nice, view.nofile, view.uid, view.gid),
-            (view.timeout, view.kill_signal, view.grace, view.cwd_is_open, view.program),
-            (view.background, view.background_grace, view.settle, view.same_group, view.detached),
+            (view.lifetime, view.cwd_is_open, view.program, view.same_group, view.detached),
         )
     )
 }
@@ -115,12 +114,14 @@ pub fn spec() -> Spec<'static> {
         nofile: u64::MAX,
         uid: None,
         gid: Some(u32::MAX),
-        timeout: u64::MAX,
-        kill_signal: 15,
-        grace: 2_000,
-        background: Background::Keep,
-        background_grace: 1,
-        settle: 1 << 40,
+        lifetime: Lifetime {
+            timeout: u64::MAX,
+            kill_signal: 15,
+            grace: 2_000,
+            background: Background::Keep,
+            background_grace: 1,
+            settle: 1 << 40,
+        },
         same_group: true,
         detached: false,
         cwd_is_open: true,
@@ -185,7 +186,7 @@ pub fn corpus() -> Vec<(Reader, Vec<u8>)> {
                     cwd: b"",
                     places: &[],
                     umask: None,
-                    background: Background::End,
+                    lifetime: Lifetime { background: Background::End, ..spec().lifetime },
                     same_group: false,
                     detached: true,
                     cwd_is_open: false,

@@ -297,7 +297,7 @@ impl Call {
     pub fn receive(&mut self, pool: &Mutex<Pool>) {
         if let Some(plain) = self.plain() {
             if let Some((exit, usage)) = plain.advance() {
-                let reason = plain.reason;
+                let reason = plain.reason();
                 self.exited = true;
                 self.events.push_back(Event::Exited(exit, usage));
                 self.finish(EndFacts { usage, ..facts(Outcome::Unconfirmed, reason) });

@@ -14,8 +14,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{Background, Exit, NO_DESCRIPTOR, Reason, SpecView, Usage};
+use holdfast_wire::{Background, Exit, Lifetime, NO_DESCRIPTOR, Reason, SpecView, Usage};
 
+use crate::ends::ladder::{self, EndRequest, Ladder};
 use crate::sys::{self, Delivery, Group, Look, Pid};
 
 /// Who does not die of SIGKILL is sent it again so often.
@@ -29,12 +30,11 @@ pub struct Plain {
     /// Readable when it has ended; where there is none it is looked at.
     pub end: Option<Arc<OwnedFd>>,
     group: Group,
-    background: Background,
-    kill_signal: i32,
-    grace: Duration,
+    lifetime: Lifetime,
     deadline: Option<Instant>,
+    ladder: Option<Ladder>,
+    /// Of the next SIGKILL, once the end has begun.
     kill_at: Option<Instant>,
-    pub reason: Reason,
 }
 
 impl Plain {
@@ -85,17 +85,14 @@ impl Plain {
             _ => Err(error),
         })?;
         let pid = Pid::new(child.id() as i32).ok_or(io::ErrorKind::InvalidData)?;
-        let millis = Duration::from_millis;
         Ok(Plain {
             pid,
             end: sys::end_of_child(pid).map(Arc::new),
             group: Group::new(pid, pid),
-            background: spec.background,
-            kill_signal: spec.kill_signal,
-            grace: millis(spec.grace),
-            deadline: (spec.timeout > 0).then(|| Instant::now() + millis(spec.timeout)),
+            lifetime: spec.lifetime,
+            deadline: ladder::deadline(&spec.lifetime, Instant::now()),
+            ladder: None,
             kill_at: None,
-            reason: Reason::Exit,
         })
     }
 
@@ -116,23 +113,39 @@ impl Plain {
 
     /// The ladder; -1 stands for the call's own.
     pub fn end(&mut self, signal: i32, grace: i64) {
-        let signal = if signal < 0 { self.kill_signal } else { signal };
-        let grace = u64::try_from(grace).map_or(self.grace, Duration::from_millis);
-        self.climb(Reason::End, signal, grace);
+        self.climb(EndRequest::by_user(&self.lifetime, signal, grace));
     }
 
-    fn climb(&mut self, reason: Reason, signal: i32, grace: Duration) {
-        let until = Instant::now() + grace;
-        match self.kill_at {
-            Some(earlier) => self.kill_at = Some(until.min(earlier)),
-            None => {
-                self.reason = reason;
-                self.kill_at = Some(until);
-                if !grace.is_zero() {
+    /// Why it ends.
+    pub fn reason(&self) -> Reason {
+        self.ladder.map_or(Reason::Exit, |ladder| ladder.reason())
+    }
+
+    fn climb(&mut self, request: EndRequest) {
+        let now = Instant::now();
+        let ladder = match &mut self.ladder {
+            Some(ladder) => {
+                ladder.hasten(request, now);
+                ladder
+            }
+            none => {
+                let ladder = none.insert(Ladder::begin(request, now));
+                if let Some(signal) = ladder.first_signal() {
                     self.group.signal(signal);
                     self.group.signal(sys::SIGCONT);
                 }
+                ladder
             }
+        };
+        let kill_at = ladder.kill_at();
+        self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
+        self.kill_if_due(now);
+    }
+
+    fn kill_if_due(&mut self, now: Instant) {
+        if self.kill_at.is_some_and(|time| time <= now) {
+            self.group.signal(sys::SIGKILL);
+            self.kill_at = Some(now + AGAIN);
         }
     }
 
@@ -141,18 +154,15 @@ impl Plain {
         let now = Instant::now();
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.deadline = None;
-            self.climb(Reason::Timeout, self.kill_signal, self.grace);
+            self.climb(EndRequest::for_reason(&self.lifetime, Reason::Timeout));
         }
-        if self.kill_at.is_some_and(|time| time <= now) {
-            self.group.signal(sys::SIGKILL);
-            self.kill_at = Some(now + AGAIN);
-        }
+        self.kill_if_due(now);
         match sys::look(self.pid) {
             Look::Live => None,
             // Somebody else has reaped it (a host that ignores SIGCHLD).
             Look::NotOurs => Some((None, Usage::default())),
             Look::Dead(exit) => {
-                if self.background == Background::End || self.kill_at.is_some() {
+                if self.lifetime.background == Background::End || self.kill_at.is_some() {
                     self.group.signal(sys::SIGKILL);
                 }
                 let usage = sys::reap(self.pid).map(|reaped| reaped.usage).unwrap_or_default();

@@ -1,0 +1,209 @@
+//! What the end of a call reaches. Chosen once, where the call starts: whoever ends it asks its reach, and never which kind
+//! that is.
+//!
+//! Where orphans come to us (we are a subreaper) all that the command started is below us, and that no child is left is
+//! the proof. Where they do not, only the group can be found and shown to be empty; our children are ended as well.
+
+use std::time::{Duration, Instant};
+
+use holdfast_wire::{EndFacts, MAX_NAMED, Mechanism, Outcome, Reason};
+
+use crate::ends::asking::Asking;
+use crate::ends::brood::{Brood, Killing, Left, Progress, facts};
+use crate::ends::group::{GroupEnd, Hold, Live, Tracked};
+use crate::sys::{self, Group, Pid};
+
+/// Nobody tells of the end of those who are not our children: so often they are looked at, when it may be over.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// See the module.
+pub struct Reach {
+    /// What is below us.
+    pub brood: Brood,
+    /// The command's, held by its pin, or by the first process where that leads it.
+    group: Option<Group>,
+    kind: Kind,
+    /// Those that have not been sent the first signal yet.
+    asking: Option<Box<Asking>>,
+}
+
+enum Kind {
+    Tree,
+    /// Once the end has begun: the group, and what of it was found.
+    Group(Option<Box<Tracked>>),
+}
+
+/// In the grace.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Something lives.
+    Alive,
+    /// Nothing is alive below.
+    Settled,
+    /// Nothing of the group is alive, which is still to be shown.
+    Gone,
+}
+
+impl Reach {
+    /// Of a command that was started. `orphans_are_ours`: we are a subreaper.
+    pub fn new(orphans_are_ours: bool, brood: Brood, group: Option<Group>) -> Reach {
+        let kind = if orphans_are_ours { Kind::Tree } else { Kind::Group(None) };
+        Reach { brood, group, kind, asking: None }
+    }
+
+    /// What holds it together.
+    pub fn mechanism(&self) -> Mechanism {
+        match self.kind {
+            Kind::Tree => Mechanism::Subreaper,
+            Kind::Group(_) => Mechanism::Group,
+        }
+    }
+
+    /// The command's group.
+    pub fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
+    }
+
+    /// When to look again at the latest, as long as its end is awaited.
+    pub fn look_again(&self, now: Instant) -> Option<Instant> {
+        matches!(self.kind, Kind::Group(_)).then(|| now + LOOK_AGAIN)
+    }
+
+    /// What is left, alive.
+    pub fn left(&self) -> Vec<Pid> {
+        match (&self.kind, self.group) {
+            (Kind::Group(_), Some(group)) => match Hold::Pin(group).live() {
+                Live::These(list) => list,
+                Live::Nobody | Live::Unknown => Vec::new(),
+            },
+            _ => self.brood.survivors(),
+        }
+    }
+
+    /// Reaps what is not the call's own, while the call goes on. Whether nothing is alive below, and nothing can be
+    /// anywhere else.
+    pub fn reap_adopted(&mut self) -> bool {
+        self.brood.reap_adopted() && matches!(self.kind, Kind::Tree)
+    }
+
+    /// The command has exited, and its end was not asked for: whether what it left, if anything, has left by itself.
+    /// `is_settled`: what [`reap_adopted`](Reach::reap_adopted) has said.
+    pub fn has_left(&mut self, is_settled: bool) -> bool {
+        (is_settled || self.is_group_empty()) && self.brood.reap() == Left::Nothing
+    }
+
+    /// Seen twice, as at every end.
+    fn is_group_empty(&self) -> bool {
+        let look = |group| Hold::Pin(group).live() == Live::These(Vec::new());
+        let is_group = matches!(self.kind, Kind::Group(_));
+        is_group && self.group.is_some_and(|group| look(group) && look(group))
+    }
+
+    /// The end begins: what is there now is left over. Whether nothing is, as [`reap_adopted`](Reach::reap_adopted) says it.
+    pub fn begin(&mut self) -> bool {
+        // What died before that is not left over.
+        let is_settled = self.reap_adopted();
+        self.brood.recording = true;
+        if let (Kind::Group(tracked), Some(group)) = (&mut self.kind, self.group) {
+            let tracked = tracked.insert(Box::new(Tracked::new(Hold::Pin(group))));
+            tracked.begin();
+            self.brood.note(tracked.pids());
+        }
+        is_settled
+    }
+
+    /// The first signal, once to each.
+    pub fn ask_to_end(&mut self, signal: i32, grace: Duration) {
+        match &mut self.kind {
+            Kind::Group(Some(tracked)) => tracked.ask_to_end(signal),
+            _ => self.asking = Asking::begin(&mut self.brood, self.group.as_ref(), signal, grace),
+        }
+    }
+
+    /// SIGKILL once to each, the deepest first.
+    pub fn kill_once(&mut self) {
+        self.brood.signal_all(self.group.as_ref(), sys::SIGKILL);
+    }
+
+    /// The grace is shorter than it was.
+    pub fn shorten(&mut self, grace: Duration) {
+        if let Some(asking) = &mut self.asking {
+            asking.shorten(grace);
+        }
+    }
+
+    /// When somebody is to be asked who was not yet.
+    pub fn next_time(&self) -> Option<Instant> {
+        self.asking.as_ref().and_then(|asking| asking.next_time())
+    }
+
+    /// In the grace: asks those whose time has come, and looks what is left.
+    pub fn await_answers(&mut self) -> Answer {
+        if self.asking.iter_mut().any(|asking| asking.advance()) {
+            self.brood.first_signal = Some(Instant::now());
+        }
+        // Some wait for that before they end, as the first process of a pid namespace for its members.
+        let is_settled = self.reap_adopted();
+        let (is_settled, is_gone) = match &mut self.kind {
+            Kind::Tree => (is_settled || self.brood.is_settled(), false),
+            Kind::Group(tracked) => (false, tracked.as_mut().is_some_and(|tracked| is_gone(tracked))),
+        };
+        match (is_settled, is_gone) {
+            (true, _) => Answer::Settled,
+            (_, true) => Answer::Gone,
+            _ => Answer::Alive,
+        }
+    }
+
+    /// The grace is over, and something lives. It may have been shortened, so that not all were asked.
+    pub fn end_grace(&mut self) {
+        if self.next_time().is_some() {
+            self.brood.first_signal = None;
+        }
+    }
+
+    /// For [`kill`](Reach::kill). Nothing is signalled yet.
+    pub fn begin_killing(&self) -> Killing {
+        match self.kind {
+            Kind::Tree => Killing::begin(),
+            Kind::Group(_) => Killing::beside_group_end(),
+        }
+    }
+
+    /// Goes as far as possible without waiting. How it has turned out, once it has, and what survives of the group.
+    pub fn kill(&mut self, killing: &mut Killing) -> Option<(Outcome, Vec<Pid>)> {
+        // It is the group's end that counts, before it loses its pin: no child being left shows nothing about orphans.
+        let group_end = match (&mut self.kind, self.group) {
+            (Kind::Tree, _) => None,
+            (Kind::Group(_), None) => Some(GroupEnd::Unconfirmed),
+            (Kind::Group(tracked), Some(group)) => {
+                let tracked = tracked.get_or_insert_with(|| Box::new(Tracked::new(Hold::Pin(group))));
+                Some(tracked.end(killing.deadline(), self.brood.first_signal))
+            }
+        };
+        let progress = killing.advance(&mut self.brood, self.group.as_ref());
+        let outcome = match (group_end, progress) {
+            (Some(GroupEnd::Survivors(list)), _) => return Some((Outcome::Survivors, list)),
+            (None | Some(GroupEnd::Ended), Progress::Done) => Outcome::Ended,
+            (Some(_), Progress::Done) => Outcome::Unconfirmed,
+            (_, Progress::Waiting) => return None,
+            (_, Progress::Survivors) => Outcome::Survivors,
+        };
+        Some((outcome, Vec::new()))
+    }
+
+    /// What is reported of the end. `survivors`: what [`kill`](Reach::kill) has named.
+    pub fn facts(&self, outcome: Outcome, reason: Reason, proof_time: u64, survivors: &[Pid]) -> EndFacts {
+        let mut facts = facts(&self.brood, self.mechanism(), outcome, reason, proof_time);
+        if !survivors.is_empty() {
+            facts.survivors = survivors.iter().take(MAX_NAMED).map(|&pid| sys::shown(pid)).collect();
+        }
+        facts
+    }
+}
+
+/// Whether nothing that was found is alive, and no member is left.
+fn is_gone(tracked: &mut Tracked) -> bool {
+    let mut look = || tracked.look() == Live::These(Vec::new());
+    look() && look() && !tracked.is_any_alive()
+}
