@@ -36,11 +36,14 @@ test('no file above sys names the system: its libraries, or descriptors by their
   const sources = files({
     'sys/unix/pid.rs': 'pub fn own() -> i32 { unsafe { libc::getpid() } }',
     'ends/group.rs': 'fn wait(fd: RawFd) { rustix::event::poll(fd); rustix::io::read(fd); }',
+    'host/reactor.rs': 'use std::os::fd::OwnedFd;',
+    'host/unix/call.rs': 'use std::os::fd::OwnedFd;',
     'ends/tree.rs': '// libc::kill\nfn kill() {}\n#[cfg(test)]\nmod tests {\n    use libc::SIGKILL;\n}\n',
   })
   t.deepEqual(namesOfTheGround(sources), [
     'core: ends/group.rs names RawFd, which only sys/ may',
     'core: ends/group.rs names rustix::, which only sys/ may',
+    'core: host/reactor.rs names std::os::fd, which only sys/ may',
   ])
 })
 

@@ -18,6 +18,9 @@ export const FLOORS = {
 /** What only the ground of `core` may name: the system's libraries, and descriptors by their numbers. */
 const OF_THE_GROUND = /\b(?:libc|rustix)::|\b(?:RawFd|AsRawFd|FromRawFd|IntoRawFd|as_raw_fd|from_raw_fd|into_raw_fd)\b/g
 const GROUND = 'sys/'
+/** In the folder of `host` itself, which is the same for every system, what only one of them has. */
+const OF_ONE_SYSTEM = /\bstd::os::\w+/g
+const OF_EVERY_SYSTEM = /^host\/\w+\.rs$/
 
 function crates() {
   const graphs = ['core', 'wire'].map((crate) => [crate, rust(read(`crates/${crate}/src`, '.rs'))])
@@ -60,6 +63,7 @@ export function namesOfTheGround(files) {
   const above = [...files].filter(([file]) => !file.startsWith(GROUND))
   return above.flatMap(([file, text]) => {
     const names = withoutTests(text).match(OF_THE_GROUND) ?? []
+    if (OF_EVERY_SYSTEM.test(file)) names.push(...(withoutTests(text).match(OF_ONE_SYSTEM) ?? []))
     return [...new Set(names)].map((name) => `core: ${file} names ${name}, which only ${GROUND} may`)
   })
 }

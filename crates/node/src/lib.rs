@@ -245,7 +245,7 @@ pub fn end_others(environment: u32, signal: i32, grace: f64) -> Result<Vec<u32>>
 
 #[napi(catch_unwind)]
 pub fn set_starter(call: u32) -> Result<bool> {
-    Ok(host()?.has_starter(call))
+    Ok(host()?.set_starter(call))
 }
 
 #[napi(catch_unwind)]

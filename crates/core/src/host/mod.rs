@@ -1,7 +1,7 @@
 //! The host's side: what the addon embeds. No JavaScript here, so that it can be tested without Node.
 //!
 //! [`Host`] is one per process and shared by its threads. It owns the spawn helper's socket and the sockets of idle
-//! keepers ([`unix::pool`]); a call takes one keeper's socket and gives it back after the end ([`unix::call`]). Everything that
+//! keepers (`os::Pool`); a call takes one keeper's socket and gives it back after the end (`os::Call`). Everything that
 //! has to be waited for is watched by one thread ([`reactor`]), which reads nothing itself: it says which number is
 //! ready, and the environment (a JavaScript thread) that owns the number reads.
 //!
@@ -11,78 +11,36 @@ mod event;
 pub mod inherit;
 mod lock;
 mod reactor;
+mod request;
 mod unix;
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use crate::sys::{self, Attributes, Failure};
-use holdfast_wire::{EndFacts, Lifetime, Mechanism, NO_DESCRIPTOR, Spec, Step, ToKeeper};
+use holdfast_wire::{EndFacts, Mechanism};
+
+use crate::sys;
 
 pub use event::Event;
 use event::Observer;
 use lock::lock;
+use os::{Call, Pool};
+pub use os::{GuardOptions, Guarded, Guards, Unguarded, gate};
 pub use reactor::{EnvId, READABLE, WRITABLE};
 use reactor::{Interest, Reactor};
-use unix::call::Call;
-pub use unix::gate;
-pub use unix::guards::{GuardOptions, Guarded, Guards, Unguarded};
-use unix::pool::{Pool, Refusal, is_descriptor_limit};
+pub use request::{Place, Request};
+/// What is done differently from system to system. Everything else here is numbers, environments, pipes and events.
+use unix as os;
 
 /// How long `pid` waits for a keeper that is stopped or starved.
 const PID_WAIT: Duration = Duration::from_millis(20);
 
-/// What a pipe for output holds: no less than the socket pairs that Node.js makes for it (some 215 KiB), so that a
-/// program that writes once, without waiting, loses no more here.
-const PIPE_SIZE: usize = 256 * 1024;
-
-/// With more calls than this their pipes stay as the system makes them. A pipe of [`PIPE_SIZE`] counts four times as much
-/// towards `fs.pipe-user-pages-soft`, and beyond that limit all further pipes of the user hold two pages. 32 calls take a
-/// quarter of it.
+/// With more calls than this their pipes stay as the system makes them. A pipe that was enlarged counts four times as
+/// much towards `fs.pipe-user-pages-soft`, and beyond that limit all further pipes of the user hold two pages. 32 calls
+/// take a quarter of it.
 const MOST_ENLARGED: usize = 32;
-
-/// One place of a command's stdio.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// `/dev/null`.
-    Ignore,
-    /// A pipe: the command reads from 0, writes to 1 and 2; further places are duplex.
-    Pipe,
-    /// The same pipe as place 1.
-    Stdout,
-    /// A descriptor of the host.
-    Inherit(i32),
-}
-
-/// What to start.
-pub struct Request<'a> {
-    /// The helper executable.
-    pub helper: PathBuf,
-    /// Program.
-    pub file: &'a str,
-    /// NUL-joined.
-    pub args: &'a str,
-    /// NUL-joined.
-    pub env: &'a str,
-    /// Empty for the host's.
-    pub cwd: &'a str,
-    /// One for each place.
-    pub stdio: &'a [Place],
-    /// When it ends, and how.
-    pub lifetime: Lifetime,
-    /// User, or the host's.
-    pub uid: Option<u32>,
-    /// Group, or the host's.
-    pub gid: Option<u32>,
-    /// The command leads a session and a group of its own.
-    pub detached: bool,
-    /// Without a helper as a plain child.
-    pub best_effort: bool,
-}
 
 /// A call's numbers.
 pub struct Begun {
@@ -190,24 +148,21 @@ impl Host {
 
     /// Starts a call. Whatever goes wrong is an event of the call.
     pub fn start(&self, env: EnvId, request: &Request<'_>) -> Begun {
-        let mut pipes = Vec::with_capacity(request.stdio.len());
-        let mut prepared = self.prepare(env, request, &mut pipes);
-        if prepared.as_ref().is_err_and(|(_, error)| error.raw_os_error().is_some_and(is_descriptor_limit)) {
-            pipes.drain(..).flatten().for_each(|pipe| self.close(pipe));
-            if lock(&self.pool).dismiss_idle() {
-                prepared = self.prepare(env, request, &mut pipes);
-            }
+        let is_enlarged = lock(&self.calls).len() < MOST_ENLARGED;
+        let mut prepared = os::prepare(request, is_enlarged);
+        if prepared.as_ref().is_err_and(|(_, error)| os::is_descriptor_limit(error))
+            && lock(&self.pool).dismiss_idle()
+        {
+            prepared = os::prepare(request, is_enlarged);
         }
+        let mut pipes = Vec::with_capacity(request.stdio.len());
         let mut call = match prepared {
-            Ok((spec, descriptors)) => {
-                let mut call = Call::new(request.helper.clone(), spec, descriptors, request.best_effort);
-                call.send(&mut lock(&self.pool));
-                call
+            Ok(mut prepared) => {
+                let add = |fd| self.reactor.add(env, Some(Arc::new(fd)));
+                pipes.extend(prepared.pipes.drain(..).map(|pipe| pipe.map(add)));
+                Call::start(prepared, request, &mut lock(&self.pool))
             }
-            Err((step, error)) => {
-                pipes.drain(..).flatten().for_each(|pipe| self.close(pipe));
-                Call::failed(step, &error)
-            }
+            Err((step, error)) => Call::failed(step, &error),
         };
         let (socket, watched) = call.socket();
         let number = self.reactor.add_known(env, socket, watched);
@@ -222,76 +177,6 @@ impl Host {
         // Another thread may have reset the helper since the keeper was acquired.
         self.retire_old_keeper(&mut lock(&call));
         Begun { call: number, pipes }
-    }
-
-    /// Makes the pipes and the spec. Descriptors: the working directory, then one for each place that has one.
-    fn prepare(
-        &self,
-        env: EnvId,
-        request: &Request<'_>,
-        pipes: &mut Vec<Option<u32>>,
-    ) -> Result<(Vec<u8>, Vec<OwnedFd>), (Step, io::Error)> {
-        let own_directory = sys::open_own_directory(request.cwd, request.stdio.len());
-        let cwd_is_open = own_directory.is_some();
-        let directory = own_directory.unwrap_or_else(|| {
-            // An absolute directory does not need ours, which this user may not be allowed to search.
-            let from = if request.cwd.starts_with('/') { "/" } else { "." };
-            sys::open_directory(from)
-        });
-        let directory = directory.map_err(|error| (Step::Cwd, error))?;
-        let mut descriptors = Vec::with_capacity(4);
-        descriptors.push(directory);
-        let mut places = Vec::with_capacity(request.stdio.len());
-        let is_enlarged = lock(&self.calls).len() < MOST_ENLARGED;
-        for (at, place) in request.stdio.iter().enumerate() {
-            let (child, host) = ends(at, *place, is_enlarged).map_err(|error| (Step::Stdio, error))?;
-            pipes.push(host.map(|fd| self.reactor.add(env, Some(Arc::new(fd)))));
-            places.push(match child {
-                Some(fd) => {
-                    descriptors.push(fd);
-                    descriptors.len() as u8 - 1
-                }
-                None if *place == Place::Stdout => places.get(1).copied().unwrap_or(NO_DESCRIPTOR),
-                None => NO_DESCRIPTOR,
-            });
-        }
-        let program = match sys::open_own_program(request.file, request.stdio.len()) {
-            None => NO_DESCRIPTOR,
-            Some(program) => {
-                descriptors.push(program.map_err(|error| (Step::Program, error))?);
-                descriptors.len() as u8 - 1
-            }
-        };
-        if descriptors.len() > sys::MAX_DESCRIPTORS {
-            return Err((Step::Stdio, io::Error::from_raw_os_error(sys::E2BIG)));
-        }
-        let attributes = Attributes::now();
-        let umask = attributes.umask.map_err(|errno| (Step::Limits, io::Error::from_raw_os_error(errno)))?;
-        let env = request.env.as_bytes();
-        let spec = Spec {
-            file: request.file.as_bytes(),
-            args: request.args.as_bytes(),
-            env,
-            cwd: request.cwd.as_bytes(),
-            places: &places,
-            descriptors: descriptors.len() as u32,
-            umask,
-            nice: attributes.nice,
-            nofile: attributes.nofile,
-            uid: request.uid,
-            gid: request.gid,
-            lifetime: request.lifetime,
-            same_group: false,
-            detached: request.detached,
-            cwd_is_open,
-            program,
-        };
-        let mut bytes = Vec::with_capacity(env.len() + request.args.len() + 256);
-        ToKeeper::put_spec(&mut bytes, &spec).map_err(|unfit| {
-            let Failure { step, errno } = unfit.into();
-            (step, io::Error::from_raw_os_error(errno))
-        })?;
-        Ok((bytes, descriptors))
     }
 
     fn call(&self, number: u32) -> Option<Arc<Mutex<Call>>> {
@@ -339,36 +224,39 @@ impl Host {
             self.reactor.replace(number, socket, watched);
         }
         self.reactor.set_timer(number, call.next_time());
-        if let Some(keeper) = call.awaited_keeper() {
-            lock(&self.pool).notify_when_ended(keeper, number);
-        } else {
+        if !call.is_told_by_pool(number, &mut lock(&self.pool)) {
             let wants = if call.has_output() { Interest::Both } else { Interest::Readable };
             self.reactor.arm(number, wants);
         }
     }
 
-    /// Hands a signal to the keeper. False when the call has ended.
+    /// Signals the command's first process, or its group. False when the call has ended.
     pub fn signal(&self, number: u32, signal: i32, group: bool) -> bool {
-        let Some(call) = self.call(number) else { return false };
-        let mut call = lock(&call);
-        if let Some(plain) = call.plain() {
-            return plain.signal(signal, group);
-        }
-        self.post(number, &mut call, |bytes| ToKeeper::put_signal(bytes, signal, group), Vec::new())
+        self.tell(number, |call| call.signal(signal, group))
     }
 
     /// Starts the ladder; -1 stands for the call's own. False when the call has ended.
     pub fn end(&self, number: u32, signal: i32, grace: i64) -> bool {
-        self.call(number).is_some_and(|call| self.end_call(number, &mut lock(&call), signal, grace))
+        self.tell(number, |call| call.end(signal, grace))
     }
 
-    fn end_call(&self, number: u32, call: &mut Call, signal: i32, grace: i64) -> bool {
-        if let Some(plain) = call.plain() {
-            plain.end(signal, grace);
-            self.reactor.set_timer(number, plain.next_time());
-            return true;
+    /// False when the call has ended.
+    fn tell(&self, number: u32, tell: impl FnOnce(&mut Call) -> bool) -> bool {
+        let Some(call) = self.call(number) else { return false };
+        let mut call = lock(&call);
+        let is_told = tell(&mut call);
+        if is_told {
+            self.was_told(number, &call);
         }
-        self.post(number, call, |bytes| ToKeeper::put_end(bytes, signal, grace), Vec::new())
+        is_told
+    }
+
+    /// What a call was told may be still to be sent, and may have changed when something is due.
+    fn was_told(&self, number: u32, call: &Call) {
+        self.reactor.set_timer(number, call.next_time());
+        if call.has_output() {
+            self.reactor.arm(number, Interest::Both);
+        }
     }
 
     /// Starts the ladder of every other environment's calls. For each a number whose [`receive`](Host::receive) gives
@@ -387,7 +275,8 @@ impl Host {
                 call.observers.push(Arc::downgrade(&observer));
                 lock(&self.observers).insert(handle, observer);
                 waiting.push(handle);
-                self.end_call(number, &mut call, signal, grace);
+                call.end(signal, grace);
+                self.was_told(number, &call);
             }
         }
         waiting
@@ -411,35 +300,14 @@ impl Host {
     }
 
     /// The call's first process is a starter: it passes on what it is sent. False when the call has ended.
-    pub fn has_starter(&self, number: u32) -> bool {
-        let Some(call) = self.call(number) else { return false };
-        self.post(number, &mut lock(&call), ToKeeper::put_starter, Vec::new())
+    pub fn set_starter(&self, number: u32) -> bool {
+        self.tell(number, Call::set_starter)
     }
 
     /// Gives read ends to the keeper; the host's are closed when it has taken them. Needs no free descriptor here.
     pub fn hand_over(&self, number: u32, pipes: &[u32]) -> bool {
-        let ends: Option<Vec<Arc<OwnedFd>>> = pipes.iter().map(|&pipe| self.reactor.get(pipe)).collect();
-        let (Some(ends), Some(call)) = (ends, self.call(number)) else { return false };
-        let count = ends.len() as u32;
-        self.post(number, &mut lock(&call), |bytes| ToKeeper::put_hand_over(bytes, count), ends)
-    }
-
-    fn post(
-        &self,
-        number: u32,
-        call: &mut Call,
-        put: impl FnOnce(&mut Vec<u8>),
-        descriptors: Vec<Arc<OwnedFd>>,
-    ) -> bool {
-        let mut bytes = Vec::new();
-        put(&mut bytes);
-        if !call.post(bytes, descriptors) {
-            return false;
-        }
-        if call.has_output() {
-            self.reactor.arm(number, Interest::Both);
-        }
-        true
+        let ends: Option<Vec<_>> = pipes.iter().map(|&pipe| self.reactor.get(pipe)).collect();
+        ends.is_some_and(|ends| self.tell(number, |call| call.hand_over(ends)))
     }
 
     /// read(2) without blocking; arms the reactor when there is nothing.
@@ -491,48 +359,16 @@ impl Host {
     }
 
     fn retire_old_keeper(&self, call: &mut Call) {
-        let is_old = |keeper| !lock(&self.pool).is_current(keeper);
-        if call.keeper_id().is_some_and(is_old) {
-            call.retire_keeper();
-        }
+        call.retire_unless_current(&lock(&self.pool));
     }
 
     /// Starts the helper if it does not run. What its keepers hold their broods by, or why there is none: an errno of
     /// this process, and what was tried.
     pub fn probe(&self, helper: &std::path::Path) -> Result<Mechanism, (i32, String)> {
-        let mut pool = lock(&self.pool);
-        match pool.ensure_helper(helper) {
-            Ok(()) => Ok(pool.mechanism()),
-            Err(Refusal::Descriptors(errno)) => Err((errno, String::new())),
-            Err(Refusal::Helper { tried, .. }) => Err((0, tried)),
-        }
+        lock(&self.pool).probe(helper)
     }
 }
 
 fn bad_number() -> io::Error {
     io::Error::from_raw_os_error(sys::EBADF)
-}
-
-/// The command's end and the host's end of a place.
-fn ends(at: usize, place: Place, is_enlarged: bool) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
-    match place {
-        Place::Ignore | Place::Stdout => Ok((None, None)),
-        Place::Inherit(fd) => Ok((Some(sys::duplicate(fd)?), None)),
-        Place::Pipe => {
-            let (child, host) = match at {
-                0 => sys::pipe()?,
-                1 | 2 => {
-                    let (read, write) = sys::pipe()?;
-                    if is_enlarged {
-                        sys::enlarge_pipe(read.as_fd(), PIPE_SIZE);
-                    }
-                    (write, read)
-                }
-                _ => sys::socket_pair()?,
-            };
-            // Only our end: the flag belongs to the open file, and the command's must block.
-            sys::set_nonblocking(&host)?;
-            Ok((Some(child), Some(host)))
-        }
-    }
 }

@@ -5,12 +5,11 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::lock::lock;
-use crate::sys::{self, Handle, Occurrence, Poller};
+use crate::sys::{self, AsFd, Handle, Occurrence, OwnedFd, Poller};
 
 /// In a readiness word: there is something to read, or the end.
 pub const READABLE: u32 = 1;

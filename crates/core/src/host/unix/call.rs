@@ -17,8 +17,10 @@ use holdfast_wire::{By, EndFacts, FromKeeper, Mechanism, Outcome, Reason, Step, 
 
 use super::super::event::{Event, Observer};
 use super::super::lock::lock;
+use super::super::request::Request;
 use super::plain::Plain;
-use super::pool::{KeeperEnd, KeeperId, Pool, Refusal};
+use super::pool::{KeeperEnd, Pool, Refusal};
+use super::prepare::Prepared;
 use crate::ends::ladder::BUDGET;
 use crate::sys::{self, Wait};
 
@@ -57,8 +59,16 @@ pub struct Call {
 }
 
 impl Call {
+    /// Hands what was prepared to a keeper.
+    pub fn start(prepared: Prepared, request: &Request<'_>, pool: &mut Pool) -> Call {
+        let Prepared { spec, descriptors, .. } = prepared;
+        let mut call = Call::new(request.helper.clone(), spec, descriptors, request.best_effort);
+        call.send(pool);
+        call
+    }
+
     /// `best_effort`: without a helper as a plain child.
-    pub fn new(helper: PathBuf, spec: Vec<u8>, descriptors: Vec<OwnedFd>, best_effort: bool) -> Call {
+    fn new(helper: PathBuf, spec: Vec<u8>, descriptors: Vec<OwnedFd>, best_effort: bool) -> Call {
         Call {
             helper,
             spec,
@@ -143,9 +153,10 @@ impl Call {
         }
     }
 
-    /// The lost keeper whose end the helper is to report.
-    pub fn awaited_keeper(&self) -> Option<KeeperId> {
-        self.lost.and(self.keeper.as_ref()).map(|keeper| keeper.id)
+    /// A lost keeper's end is reported by the helper: then the number is notified, and no descriptor says so.
+    pub fn is_told_by_pool(&self, number: u32, pool: &mut Pool) -> bool {
+        let lost = self.lost.and(self.keeper.as_ref()).map(|keeper| keeper.id);
+        lost.inspect(|&keeper| pool.notify_when_ended(keeper, number)).is_some()
     }
 
     /// When to look again although nothing arrived.
@@ -162,7 +173,7 @@ impl Call {
     }
 
     /// Hands the spec to a keeper, to another one if that one has died.
-    pub fn send(&mut self, pool: &mut Pool) {
+    fn send(&mut self, pool: &mut Pool) {
         let mut last = "two keepers were lost before they started anything".to_owned();
         while self.attempts < 2 {
             self.attempts += 1;
@@ -236,16 +247,46 @@ impl Call {
         Ok(())
     }
 
-    /// Signals, where the host itself is the parent.
-    pub fn plain(&mut self) -> Option<&mut Plain> {
+    /// Where the host itself is the parent.
+    fn plain(&mut self) -> Option<&mut Plain> {
         self.plain.as_mut().filter(|_| self.over.is_none())
     }
 
+    /// Signals the first process, or the group. False when the call has ended or its keeper is gone.
+    pub fn signal(&mut self, signal: i32, group: bool) -> bool {
+        match self.plain() {
+            Some(plain) => plain.signal(signal, group),
+            None => self.post(|bytes| ToKeeper::put_signal(bytes, signal, group), Vec::new()),
+        }
+    }
+
+    /// Starts the ladder; -1 stands for the call's own. Likewise.
+    pub fn end(&mut self, signal: i32, grace: i64) -> bool {
+        if let Some(plain) = self.plain() {
+            plain.end(signal, grace);
+            return true;
+        }
+        self.post(|bytes| ToKeeper::put_end(bytes, signal, grace), Vec::new())
+    }
+
+    /// The first process is a starter. Likewise.
+    pub fn set_starter(&mut self) -> bool {
+        self.post(ToKeeper::put_starter, Vec::new())
+    }
+
+    /// Gives read ends to the keeper. Likewise.
+    pub fn hand_over(&mut self, ends: Vec<Arc<OwnedFd>>) -> bool {
+        let count = ends.len() as u32;
+        self.post(|bytes| ToKeeper::put_hand_over(bytes, count), ends)
+    }
+
     /// Queues a message. False when the call has ended or its keeper is gone.
-    pub fn post(&mut self, bytes: Vec<u8>, descriptors: Vec<Arc<OwnedFd>>) -> bool {
+    fn post(&mut self, put: impl FnOnce(&mut Vec<u8>), descriptors: Vec<Arc<OwnedFd>>) -> bool {
         let Some(keeper) = self.keeper.as_mut().filter(|_| self.over.is_none() && self.lost.is_none()) else {
             return false;
         };
+        let mut bytes = Vec::new();
+        put(&mut bytes);
         if !self.committed {
             self.said.extend_from_slice(&bytes);
         }
@@ -253,18 +294,13 @@ impl Call {
         true
     }
 
-    /// The keeper is to start nothing after this call, which may be over without having been reported yet. Not repeated
+    /// The keeper of a helper that was replaced is to start nothing after this call, which may be over without having been reported yet. Not repeated
     /// to another keeper, which may be a new helper's.
-    pub fn retire_keeper(&mut self) {
-        let Some(keeper) = self.keeper.as_mut() else { return };
+    pub fn retire_unless_current(&mut self, pool: &Pool) {
+        let Some(keeper) = self.keeper.as_mut().filter(|keeper| !pool.is_current(keeper.id)) else { return };
         let mut bytes = Vec::new();
         ToKeeper::put_last(&mut bytes);
         keeper.connection.send(bytes, Vec::new());
-    }
-
-    /// The keeper's helper and number among its children.
-    pub fn keeper_id(&self) -> Option<KeeperId> {
-        self.keeper.as_ref().map(|keeper| keeper.id)
     }
 
     /// Reads until the pid is known, the start failed, or the time is up.

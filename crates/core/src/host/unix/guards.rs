@@ -172,7 +172,7 @@ impl Guards {
 
     /// Whether it is worth another try: none was free, and the idle keepers have given up theirs.
     fn gives_descriptors_for(&self, error: &io::Error) -> bool {
-        error.raw_os_error().is_some_and(is_descriptor_limit) && lock(&self.pool).dismiss_idle()
+        is_descriptor_limit(error) && lock(&self.pool).dismiss_idle()
     }
 
     fn try_to_start_guard(

@@ -1,7 +1,13 @@
 //! The host's side of calls, where keepers have them.
 
-pub mod call;
+mod call;
 pub mod gate;
-pub mod guards;
-pub mod plain;
-pub mod pool;
+mod guards;
+mod plain;
+mod pool;
+mod prepare;
+
+pub use call::Call;
+pub use guards::{GuardOptions, Guarded, Guards, Unguarded};
+pub use pool::{Pool, is_descriptor_limit};
+pub use prepare::prepare;

@@ -59,15 +59,15 @@ impl Refusal {
     /// Of a system call of this process.
     fn of(error: &io::Error, what: &str) -> Refusal {
         match error.raw_os_error() {
-            Some(errno) if is_descriptor_limit(errno) => Refusal::Descriptors(errno),
+            Some(errno) if is_descriptor_limit(error) => Refusal::Descriptors(errno),
             errno => Refusal::helper(errno.unwrap_or(0), format!("{what}: {error}")),
         }
     }
 }
 
 /// Whether it says that no descriptor was to be had.
-pub fn is_descriptor_limit(errno: i32) -> bool {
-    errno == sys::EMFILE || errno == sys::ENFILE
+pub fn is_descriptor_limit(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(sys::EMFILE | sys::ENFILE))
 }
 
 struct Helper {
@@ -273,13 +273,23 @@ impl Pool {
         }
     }
 
+    /// Starts the helper if it does not run. What its keepers hold their broods by, or why there is none: an errno of
+    /// this process, and what was tried.
+    pub fn probe(&mut self, path: &Path) -> Result<Mechanism, (i32, String)> {
+        match self.ensure_helper(path) {
+            Ok(()) => Ok(self.mechanism()),
+            Err(Refusal::Descriptors(errno)) => Err((errno, String::new())),
+            Err(Refusal::Helper { tried, .. }) => Err((0, tried)),
+        }
+    }
+
     /// What the helper's keepers hold their broods by.
-    pub fn mechanism(&self) -> Mechanism {
+    fn mechanism(&self) -> Mechanism {
         self.helper.as_ref().map_or(Mechanism::None, |helper| helper.mechanism)
     }
 
     /// Starts the helper unless one of our identity is there; once more where that fails.
-    pub fn ensure_helper(&mut self, path: &Path) -> Result<(), Refusal> {
+    fn ensure_helper(&mut self, path: &Path) -> Result<(), Refusal> {
         self.drain();
         let identity = Identity::now();
         if self.helper.as_ref().is_some_and(|helper| helper.alive && helper.identity == identity) {

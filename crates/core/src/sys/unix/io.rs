@@ -1,7 +1,8 @@
 //! Reading and writing, pipes, and the modes of descriptors.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
+pub use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
