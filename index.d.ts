@@ -116,9 +116,10 @@ export interface CallOptions {
    */
   timeout?: number | undefined
   /**
-   * Limit on silence of stdout and stderr, in milliseconds. Watched by the host: when it fires, pending output is read
-   * first.
-   * @deprecated Not yet supported: refused with ERR_HOLDFAST_NOT_SUPPORTED.
+   * Limit in whole milliseconds (at most 2^31 - 1) on the silence of stdout and stderr together, until the command exits:
+   * then the call is ended as by a timeout, with reason 'idle'. 0 or undefined: none. Watched by the host, so that it is
+   * late while the event loop is blocked; pending output is read first. Of a stream that is not read, output counts as
+   * long as its pipe takes more. Refused when neither stdout nor stderr is 'pipe'.
    */
   idleTimeout?: number | undefined
   /** Aborting it ends the call, by the same ladder as end(). Aborted already: nothing is started. */

@@ -59,7 +59,7 @@ const OFFERED = {
   'spawn, completion': ['cwd', 'timeout', 'grace', 'stdio', 'background'],
   'guard, completion': ['signal', 'background'],
 }
-const STRUCK_THROUGH = { 'run, completion': ['idleTimeout', 'limits', 'pty', 'spare'] }
+const STRUCK_THROUGH = { 'run, completion': ['limits', 'pty', 'spare'] }
 
 for (const [name, offered] of Object.entries(OFFERED)) {
   test(`options complete in an editor: ${name}`, async (t) => {

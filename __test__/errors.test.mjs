@@ -534,6 +534,10 @@ const badOptions = {
     ['ERR_INVALID_ARG_TYPE', '0', {}],
     ['ERR_OUT_OF_RANGE', -1, 1.5, 2 ** 32, Number.NaN],
   ],
+  idleTimeout: [
+    ['ERR_INVALID_ARG_TYPE', '100'],
+    ['ERR_OUT_OF_RANGE', -1, 1.5, 2 ** 31, 2 ** 40, Number.NaN, Number.POSITIVE_INFINITY],
+  ],
   gid: [
     ['ERR_INVALID_ARG_TYPE', '0'],
     ['ERR_OUT_OF_RANGE', -1, 2 ** 32],
@@ -542,7 +546,6 @@ const badOptions = {
   pty: [['ERR_HOLDFAST_NOT_SUPPORTED', { cols: 80, rows: 24 }]],
   limits: [['ERR_HOLDFAST_NOT_SUPPORTED', { memory: 1 }]],
   spare: [['ERR_HOLDFAST_NOT_SUPPORTED', ['tmux']]],
-  idleTimeout: [['ERR_HOLDFAST_NOT_SUPPORTED', 100]],
 }
 const badRunOptions = {
   input: [['ERR_INVALID_ARG_TYPE', 7, {}, null]],

@@ -43,6 +43,7 @@ import { debugUncontained } from '../report/messages'
 import { notices } from '../report/notices'
 import type { Command } from './command'
 import { type Event, NOT_STARTED, reportOf, type Usage, usageOf } from './reports'
+import { Silence } from './silence'
 
 /** Every call that has not ended, in the order of their starts: also one whose handle was dropped. */
 export const calls = new Set<Call>()
@@ -77,7 +78,8 @@ export abstract class Call extends AsyncResource implements Watcher {
   private readonly pipes: (Pipe | undefined)[] = []
   private knownPid = 0
   private askedForPid = false
-  protected endedBy: 'end' | 'abort' | undefined
+  protected endedBy: 'end' | 'abort' | 'idle' | undefined
+  private silence: Silence | undefined
   private held = false
   private report: EndReport | undefined
   private promise: Promise<EndReport> | undefined
@@ -228,6 +230,7 @@ export abstract class Call extends AsyncResource implements Watcher {
     switch (event.kind) {
       case 'started':
         this.phase = 'running'
+        this.watchSilence()
         this.onStarted()
         break
       case 'failed':
@@ -238,6 +241,7 @@ export abstract class Call extends AsyncResource implements Watcher {
         break
       case 'exited':
         this.phase = 'exited'
+        this.silence?.stop()
         this.usage = usageOf(event)
         this.onExited(event.code < 0 ? null : event.code, event.signal < 0 ? null : signalName(event.signal))
         break
@@ -280,6 +284,7 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   private over(report: EndReport): void {
     this.phase = 'over'
+    this.silence?.stop()
     calls.delete(this)
     this.unref()
     this.forgetSignal()
@@ -294,8 +299,8 @@ export abstract class Call extends AsyncResource implements Watcher {
   private reportOf(event: Event<'ended'>): EndReport {
     const report = reportOf(event)
     if (report.notice === notices.helper) this.tellUncontained()
-    // The keeper knows one `end`; who asked for it is known here.
-    if (report.reason === 'end' && this.endedBy === 'abort') report.reason = 'abort'
+    // The keeper knows one `end`; what asked for it is known here.
+    if (report.reason === 'end' && this.endedBy !== undefined) report.reason = this.endedBy
     if (this.error !== undefined) {
       report.error = this.error
       if (this.error.notice !== undefined) report.notice = this.error.notice
@@ -405,10 +410,26 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   abort(): void {
+    this.endBy('abort')
+  }
+
+  /** The limit of silence. */
+  protected idle(): void {
+    this.endBy('idle')
+  }
+
+  private endBy(what: 'abort' | 'idle'): void {
     const handle = this.live()
     if (handle === undefined || this.endedBy !== undefined) return
-    this.endedBy = 'abort'
+    this.endedBy = what
     native.end(handle, OWN, OWN)
+  }
+
+  private watchSilence(): void {
+    const { idleTimeout } = this.commandOf()
+    if (idleTimeout === 0) return
+    const outputs = () => [1, 2].map((place) => this.pipe(place)).filter((pipe) => pipe !== undefined)
+    this.silence = new Silence(idleTimeout, outputs, () => this.idle())
   }
 
   /** The first process passes on what it is sent (a session's starter). */

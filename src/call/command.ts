@@ -1,7 +1,7 @@
 /** From the arguments of spawn() and run() to what the addon takes. Throws what node:child_process throws. */
 import { fileURLToPath } from 'node:url'
 import { types } from 'node:util'
-import type { Background } from '../native/addon'
+import { type Background, Place } from '../native/addon'
 import { abortSignal } from '../options/abort'
 import { optionsOf, type Taker, type Values } from '../options/names'
 import { SIGTERM, signalOption } from '../options/signals'
@@ -17,6 +17,7 @@ export interface Command {
   readonly cwd: string
   readonly stdio: readonly number[]
   readonly timeout: number
+  readonly idleTimeout: number
   readonly killSignal: number
   readonly grace: number
   readonly background: Background
@@ -58,6 +59,7 @@ export function commandOf(file: unknown, args: readonly unknown[], options: Valu
     cwd: directory(options.cwd),
     stdio,
     timeout: integer('timeout', options.timeout, 0),
+    idleTimeout: idleTimeout(options.idleTimeout, stdio),
     killSignal: signalOption('killSignal', options.killSignal) ?? SIGTERM,
     grace: integer('grace', options.grace, GRACE),
     background: oneOf('background', options.background, ['end', 'keep']) ?? 'end',
@@ -76,8 +78,16 @@ function refuseUnsupported(options: Values): void {
   for (const name of ['pty', 'limits', 'spare']) {
     if (options[name] !== undefined) throw notSupported(`The option '${name}'`)
   }
-  if (options.idleTimeout) throw notSupported("The option 'idleTimeout'")
   if (options.background === 'release') throw notSupported("The option 'background: release'")
+}
+
+/** The host watches what it reads. */
+function idleTimeout(value: unknown, [, stdout, stderr]: readonly number[]): number {
+  const limit = integer('idleTimeout', value, 0)
+  if (limit > 0 && stdout !== Place.pipe && stderr !== Place.pipe) {
+    throw invalidValue('options.idleTimeout', "needs 'pipe' in the second or third place of options.stdio", value)
+  }
+  return limit
 }
 
 /** What there is nothing to choose about here has the values that it has in node:child_process. */

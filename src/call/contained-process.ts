@@ -253,6 +253,11 @@ class ContainedCall extends Call implements StreamOwner {
     super.abort()
   }
 
+  protected override idle(): void {
+    if (this.isLive) this.child.killed = true
+    super.idle()
+  }
+
   // ---- what follows from it
   private closeStdin(): void {
     if (this.commandOf().stdio[0] !== Place.pipe) return

@@ -111,7 +111,7 @@ class RunCall extends Call {
   private lastReport: EndReport | undefined
   private consumerError: HoldfastError | undefined
   /** What ended the wait for consumers after the command itself had ended. */
-  private cutOffBy: 'timeout' | 'abort' | 'end' | undefined
+  private cutOffBy: 'timeout' | 'abort' | 'idle' | 'end' | undefined
   private limit: NodeJS.Timeout | undefined
 
   constructor(
@@ -188,7 +188,7 @@ class RunCall extends Call {
   }
 
   /** The result has what they were not given. */
-  private cutOff(by: 'timeout' | 'abort' | 'end'): void {
+  private cutOff(by: 'timeout' | 'abort' | 'idle' | 'end'): void {
     if (this.isSettled) return
     this.cutOffBy = by
     this.conclude(this.lastReport?.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL, true)
@@ -266,9 +266,10 @@ class RunCall extends Call {
   }
 
   private checkError(result: Result): HoldfastError {
-    const { file, argv, timeout, stdio, backgroundSettle } = this.commandOf()
+    const { file, argv, timeout, idleTimeout, stdio, backgroundSettle } = this.commandOf()
     let reason: string
     if (result.timedOut) reason = messages.CHECK.timeout(timeout)
+    else if (result.idleTimedOut) reason = messages.CHECK.idle(idleTimeout)
     else if (result.signal !== null) reason = messages.CHECK.signal(result.signal)
     else if (result.exitCode === null) reason = messages.CHECK.unknown()
     else if (result.exitCode !== 0) reason = messages.CHECK.exit(result.exitCode)

@@ -163,6 +163,8 @@ export interface Native {
   read(pipe: PipeHandle, into: Uint8Array, offset: number, length: number): number
   /** Non-blocking write(2), as read(). -EPIPE when nobody reads any more. */
   write(pipe: PipeHandle, from: Uint8Array, offset: number, length: number): number
+  /** Bytes that the kernel holds to be read; 0 when it is closed. */
+  pending(pipe: PipeHandle): number
   /** shutdown(SHUT_WR) of a duplex place; for a plain pipe the same as close(). */
   finish(pipe: PipeHandle): void
   close(pipe: PipeHandle): void

@@ -8,7 +8,7 @@ import type { AsyncResource } from 'node:async_hooks'
 import { constants } from 'node:os'
 import { type PipeHandle, Ready } from '../native/addon'
 import { enter, native, throwLater, unwatch, type Watcher, watch } from '../native/reactor'
-import { setImmediate, setTimeout } from '../native/timers'
+import { clock, setImmediate, setTimeout } from '../native/timers'
 import { systemError } from '../report/errors'
 import { stdinClosed } from '../report/messages'
 
@@ -46,6 +46,10 @@ export class Pipe implements Watcher {
   handedOver = false
   reader: Reader | undefined
   writer: Writer | undefined
+  /** Whether `lastRead` is kept. */
+  isTimed = false
+  /** When bytes last came, by clock(). */
+  lastRead = 0
 
   constructor(
     readonly handle: PipeHandle,
@@ -70,6 +74,11 @@ export class Pipe implements Watcher {
       this.forget()
       native.close(this.handle)
     }
+  }
+
+  /** Bytes that the kernel holds for it. */
+  get pending(): number {
+    return this.open ? native.pending(this.handle) : 0
   }
 
   /** The writing side of a duplex place. */
@@ -166,6 +175,7 @@ export class Reader {
         const length = native.read(this.pipe.handle, scratch, 0, SIZE)
         if (length > 0) {
           this.most -= length
+          if (this.pipe.isTimed) this.pipe.lastRead = clock()
           this.hand(length)
         } else if (length !== -EAGAIN) {
           if (this.pipe.writer === undefined) this.pipe.close()

@@ -140,6 +140,7 @@ export const CHECK = {
   exit: (code: number) => `exited with code ${code}`,
   signal: (signal: string) => `was ended by ${signal}`,
   timeout: (timeout: number) => `did not end within ${timeout} ms`,
+  idle: (limit: number) => `wrote nothing for ${limit} ms and was ended`,
   unknown: () => 'ended, and its exit status is unknown',
   ended: () => 'was ended before it was done',
   background: (settle: number) =>

@@ -336,6 +336,11 @@ pub fn write(pipe: u32, mut from: BufferSlice<'_>, offset: u32, length: u32) -> 
 }
 
 #[napi(catch_unwind)]
+pub fn pending(pipe: u32) -> Result<u32> {
+    Ok(host()?.pending(pipe))
+}
+
+#[napi(catch_unwind)]
 pub fn finish(pipe: u32) -> Result<()> {
     host()?.finish(pipe);
     Ok(())

@@ -331,6 +331,11 @@ impl Host {
         done
     }
 
+    /// Bytes that a pipe holds to be read; 0 of one that is closed.
+    pub fn pending(&self, pipe: u32) -> u32 {
+        self.reactor.get(pipe).map_or(0, |fd| sys::pending(&fd))
+    }
+
     /// No more writing: shutdown(2) of a duplex place, the end of a pipe.
     pub fn finish(&self, pipe: u32) {
         let Some(fd) = self.reactor.get(pipe) else { return };

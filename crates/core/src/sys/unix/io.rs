@@ -35,6 +35,11 @@ pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, rustix::fs::OFlags::NONBLOCK)?)
 }
 
+/// Bytes that are there to be read; 0 where that cannot be told.
+pub fn pending(fd: impl AsFd) -> u32 {
+    rustix::io::ioctl_fionread(fd).map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
+}
+
 /// No more writing to a socket; its other end reads to the end. An error: it is no socket.
 pub fn end_writing(socket: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::shutdown(socket, rustix::net::Shutdown::Write)?)

@@ -24,8 +24,8 @@ pub use descriptors::{
 pub use fork::{Forked, fork};
 pub use group::{Delivery, Group, TerminalGroup};
 pub use io::{
-    AsFd, OwnedFd, end_writing, is_readable, number_of, read, read_now, set_nonblocking, shut, stderr, stdin,
-    stdout, write,
+    AsFd, OwnedFd, end_writing, is_readable, number_of, pending, read, read_now, set_nonblocking, shut,
+    stderr, stdin, stdout, write,
 };
 pub use names::*;
 pub use pid::{
