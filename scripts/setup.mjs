@@ -1,5 +1,6 @@
 // Brings a checkout to where it can run: npm packages, native build, TypeScript build. Does only what is
-// missing or stale, and needs no package itself. With --packages: npm packages only.
+// missing or stale, and needs no package itself. With --packages: npm packages only; with --typescript: all but the
+// native build.
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
@@ -28,10 +29,9 @@ process.chdir(ROOT)
 try {
   checkNode()
   await installPackages()
-  if (!process.argv.includes('--packages')) {
-    await buildNative()
-    await buildTypeScript()
-  }
+  const isWithout = (...options) => options.every((option) => !process.argv.includes(option))
+  if (isWithout('--packages', '--typescript')) await buildNative()
+  if (isWithout('--packages')) await buildTypeScript()
 } catch (error) {
   if (!(error instanceof SetupError)) throw error
   console.error(`\nset-up: ${error.message}`)

@@ -4,10 +4,11 @@
 // rustup's component rust-src, or a distribution's package. The addon for glibc is linked against an old glibc by the
 // toolchains of napi-rs; for musl, and for the helper, against the musl of the distribution.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { pinned } from '../pinned.mjs'
 
 export class ToolchainError extends Error {}
 
@@ -125,26 +126,17 @@ function buildUnwinder(architecture, folder) {
 }
 
 function oldGlibcLinker(architecture) {
-  const folder = join(releaseTools(), 'node_modules/@napi-rs', `cross-toolchain-x64-target-${architecture}`)
+  const folder = join(
+    pinned(join(HERE, 'tools'), 'release-tools'),
+    'node_modules/@napi-rs',
+    `cross-toolchain-x64-target-${architecture}`,
+  )
   const linker = join(folder, 'bin', `${architecture}-unknown-linux-gnu-gcc`)
   if (!existsSync(linker)) {
     const [archive] = readdirSync(folder).filter((name) => name.endsWith('.tar.xz'))
     execFileSync('tar', ['-xJf', join(folder, archive), '-C', folder])
   }
   return linker
-}
-
-function releaseTools() {
-  const folder = 'target/release-tools'
-  const lock = readFileSync(join(HERE, 'tools/package-lock.json'))
-  const current = join(folder, 'package-lock.json')
-  if (existsSync(join(folder, 'node_modules')) && readFileSync(current).equals(lock)) return folder
-  cpSync(join(HERE, 'tools'), folder, { recursive: true })
-  execFileSync('npm', ['ci', '--loglevel=error', '--no-audit', '--no-fund', '--ignore-scripts'], {
-    cwd: folder,
-    stdio: 'inherit',
-  })
-  return folder
 }
 
 function need(path, what) {

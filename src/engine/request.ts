@@ -3,6 +3,8 @@
  * command line. Where that cannot be, the program runs on, as one does that knows nothing of requests.
  */
 import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { isMainThread } from 'node:worker_threads'
 import { becomeHelper } from '../native/become'
 import { debug } from '../report/debug'
@@ -52,12 +54,19 @@ function fits(words: string[], script: string | undefined, args: string[]): bool
   const { execArgv } = process
   const argsFrom = words.length - args.length
   const between = words.slice(execArgv.length, argsFrom)
+  if (process.versions.deno !== undefined)
+    return isSame(words.slice(argsFrom), args) && isNamedBy(between.at(-1), script)
   if (between[0] === '--') between.shift()
   return (
     isSame(words.slice(0, execArgv.length), execArgv) &&
     between.length === (script === undefined ? 0 : 1) &&
     isSame(words.slice(argsFrom), args)
   )
+}
+
+/** Deno tells of no option of its own. They stand before the script, and are given again with it. */
+function isNamedBy(word: string | undefined, script: string | undefined): boolean {
+  return word !== undefined && script !== undefined && (word === pathToFileURL(script).href || resolve(word) === script)
 }
 
 function isSame(some: string[], others: string[]): boolean {

@@ -3,7 +3,7 @@
  * checkout. An override that is wrong is an error, never a reason to look elsewhere. The helper is looked for in the
  * package: an addon inside an archive is loaded from a temporary copy, beside which there is nothing.
  */
-import { accessSync, chmodSync, constants, existsSync, readdirSync, readFileSync } from 'node:fs'
+import { accessSync, chmodSync, constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { codes, HoldfastError } from '../report/errors'
@@ -160,8 +160,10 @@ function isExecutable(path: string): boolean {
   try {
     accessSync(path, constants.X_OK)
     return true
-  } catch {
-    return false
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EACCES') return false
+    // Deno asks for permission to know the user, and its mode has to do.
+    return ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o111) !== 0
   }
 }
 
