@@ -116,7 +116,7 @@ module.exports = {
     assert.equal((await run('printf', ['<%s>', ...args])).stdout, args.map((one) => `<${one}>`).join(''))
   },
   'argv0 and shell': async ({ holdfast: { run } }) => {
-    assert.equal((await run('sh', ['-c', 'echo "$0"'], { argv0: 'other' })).stdout, 'other\n')
+    assert.equal((await run('sh', ['-c', 'echo "$0"'], { argv0: 'other/sh' })).stdout, 'other/sh\n')
     assert.equal((await run('echo $((1 + 1))', { shell: true })).stdout, '2\n')
   },
   'check rejects with the result': async ({ holdfast: { run } }) => {

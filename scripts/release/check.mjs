@@ -2,7 +2,7 @@
 // be put right.
 
 import { readElf } from './elf.mjs'
-import { addonOf, helperFile, manifestOf, packageOf, platforms } from './manifests.mjs'
+import { addonOf, helperFile, manifestOf, packageOf, platforms, repositoryOf } from './manifests.mjs'
 import { readTarball } from './tarball.mjs'
 
 export const ROOT_LIMIT = 150_000
@@ -132,8 +132,6 @@ const headings = (text) =>
       .replace(/[^\p{L}\p{N}\- ]/gu, '')
       .replaceAll(' ', '-'),
   )
-
-export const repositoryOf = ({ repository }) => repository.url.replace(/^git\+/, '').replace(/\.git$/, '')
 
 function open(packed) {
   const problems = []

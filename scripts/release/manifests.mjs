@@ -30,3 +30,6 @@ ${summaryOf(platform).replace('holdfast', `[holdfast](${homepage})`)}: the N-API
 }
 
 const summaryOf = ({ cpu, libc }) => `The native parts of holdfast for Linux on ${cpu} with ${libc}`
+
+/** Its page. */
+export const repositoryOf = ({ repository }) => repository.url.replace(/^git\+/, '').replace(/\.git$/, '')

@@ -1,15 +1,16 @@
-// Builds and packs all that is published, into dist-packages/: a package for each platform, and the root. Nothing is
-// left there that scripts/release/check.mjs refuses.
+// Builds and packs all that is published, into dist-packages/: a package for each platform, and the root. With them a
+// list of what is compiled in (CycloneDX). Nothing is left there that scripts/release/check.mjs refuses.
 //   --only NAME    one platform (several times for several), and the root
 //   --twice        everything is built a second time, elsewhere; different bytes are a failure
 //   --target DIR   where it is built; default: target/release-pack
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { checkPlatform, checkRoot } from './check.mjs'
 import { platforms } from './manifests.mjs'
+import { sbom } from './sbom.mjs'
 import { pack, stagePlatform, stageRoot } from './stage.mjs'
 import { build, ToolchainError } from './toolchain.mjs'
 
@@ -32,6 +33,7 @@ try {
   rmSync(INTO, { recursive: true, force: true })
   const tarballs = packAll(values.target, INTO)
   const differing = values.twice ? differences(tarballs, packAll(`${values.target}-again`, join(INTO, 'again'))) : []
+  writeFileSync(join(INTO, `holdfast-${main.version}.cdx.json`), `${JSON.stringify(sbom(main), null, 2)}\n`)
   for (const name of differing) console.error(`${name}: a second build has other bytes`)
   if (differing.length > 0) process.exitCode = 1
 } catch (error) {

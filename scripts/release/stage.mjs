@@ -2,8 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { chmodSync, copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { repositoryOf } from './check.mjs'
-import { addonOf, helperFile, manifestOf, packageOf, platforms, readmeOf } from './manifests.mjs'
+import { addonOf, helperFile, manifestOf, packageOf, platforms, readmeOf, repositoryOf } from './manifests.mjs'
 
 /** Manifest entries that serve a checkout alone. */
 const OF_A_CHECKOUT = ['scripts', 'devDependencies', 'napi']
