@@ -33,7 +33,7 @@ const TWO = { start: shellOf('sleep 60 & sleep 60 & wait'), count: 3 }
 /** A shell in a group of its own, as a child of this process, with a mark of its own. */
 function lead(t, script, { stdio = ['pipe', 'pipe', 'ignore'], detached = true } = {}) {
   const mark = newMark()
-  const child = spawn('bash', ['-c', script], { detached, stdio, env: { ...env, MARK: mark } })
+  const child = spawn('bash', ['--norc', '-c', script], { detached, stdio, env: { ...env, MARK: mark } })
   t.teardown(() => child.kill('SIGKILL'))
   return Object.assign(child, { mark, live: () => marked(mark) })
 }

@@ -59,7 +59,7 @@ export const ownGroup = {
 
 /** A shell as `child`, which leads a group of its own. */
 export const shellOf = (script, stdio = 'ignore') =>
-  `const child = plain('bash', ['-c', ${JSON.stringify(script)}], { detached: true, stdio: ${JSON.stringify(stdio)} })`
+  `const child = plain('bash', ['--norc', '-c', ${JSON.stringify(script)}], { detached: true, stdio: ${JSON.stringify(stdio)} })`
 
 const PRELUDE = `
   const { spawn: plain, fork } = require('node:child_process')
