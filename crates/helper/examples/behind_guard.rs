@@ -108,7 +108,7 @@ fn start(args: &[OsString], descriptors: &[OwnedFd], places: &[u8], mut output: 
         cwd_is_open: false,
         program: NO_DESCRIPTOR,
     };
-    let options = GuardOptions { helper: Path::new(helper), sweep: true, grace: 0 };
+    let options = GuardOptions { helper: Path::new(helper), end_on_exit: true, grace: 0 };
     match start_behind_guard(&spec, descriptors, &options) {
         Ok(gated) => {
             say(&format!("started {} {}", gated.pid.raw(), gated.guard.raw()));

@@ -278,8 +278,14 @@ fn guarded(result: std::result::Result<Guarded, Unguarded>) -> GuardStart {
 }
 
 #[napi(catch_unwind)]
-pub fn guard(environment: u32, helper: String, pid: i32, sweep: bool, grace: f64) -> Result<GuardStart> {
-    let options = GuardOptions { helper: Path::new(&helper), sweep, grace: millis(grace) };
+pub fn guard(
+    environment: u32,
+    helper: String,
+    pid: i32,
+    end_on_exit: bool,
+    grace: f64,
+) -> Result<GuardStart> {
+    let options = GuardOptions { helper: Path::new(&helper), end_on_exit, grace: millis(grace) };
     Ok(guarded(host()?.guards().start(EnvId(environment), pid, &options)))
 }
 
@@ -288,10 +294,10 @@ pub fn guard_again(
     environment: u32,
     helper: String,
     leader: u32,
-    sweep: bool,
+    end_on_exit: bool,
     grace: f64,
 ) -> Result<GuardStart> {
-    let options = GuardOptions { helper: Path::new(&helper), sweep, grace: millis(grace) };
+    let options = GuardOptions { helper: Path::new(&helper), end_on_exit, grace: millis(grace) };
     Ok(guarded(host()?.guards().start_again(EnvId(environment), leader, &options)))
 }
 

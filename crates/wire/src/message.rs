@@ -207,7 +207,7 @@ impl FromKeeper {
 /// Host to spawn helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToHelper {
-    /// Fork so many keepers.
+    /// Fork this many keepers.
     Want(u32),
 }
 

@@ -4,7 +4,7 @@ use crate::bytes::{Reader, put_string};
 use crate::{Error, MAX_PROCESS_NAME};
 
 /// A number that stands for one of a few words; an unknown number is an error.
-macro_rules! words {
+macro_rules! wire_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$item_doc:meta])* $item:ident = $text:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ macro_rules! words {
     };
 }
 
-words! {
+wire_enum! {
     /// How a call's end turned out.
     Outcome {
         /// Shown to be ended.
@@ -42,7 +42,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What holds the brood together.
     Mechanism {
         /// Orphans re-parent to the keeper.
@@ -54,7 +54,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Who reports.
     By {
         /// The call's keeper.
@@ -66,7 +66,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Why the end began.
     Reason {
         /// The command exited.
@@ -86,7 +86,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// The part of a start that failed.
     Step {
         /// Changing to the working directory.

@@ -18,10 +18,12 @@ use std::time::{Duration, Instant};
 
 use holdfast_wire::{By, EndFacts, Exit, MAX_NAMED, Mechanism, Outcome, ProcessInfo, Reason, Usage};
 
-use crate::ends::group::{Found, hold_listed};
+use crate::ends::group::{Scan, hold_listed};
 use crate::ends::ladder::{BUDGET, REFUSAL_GRACE};
 use crate::ends::set_uid::SetUid;
-use crate::sys::{self, ChildrenFile, Delivery, Family, Group, Handle, Kill, LimitedUser, Listed, Look, Pid};
+use crate::sys::{
+    self, ChildState, ChildrenFile, Delivery, Family, Group, Handle, Kill, LimitedUser, Listed, Pid,
+};
 
 /// What is below this process.
 #[derive(Default)]
@@ -30,7 +32,7 @@ pub struct Brood {
     pub table: RefCell<ChildrenFile>,
     /// Children that are not of the brood: a spawn helper's living keepers.
     pub outsiders: BTreeSet<Pid>,
-    /// Of our children only those in this session count, that of the lost keeper, where there may be others that are not
+    /// Counts only children in this session, the lost keeper's. Set when this process may have children that are not
     /// of the brood.
     pub only_session: Option<Pid>,
     /// The call's own processes, which no report names: the command's first one, until it is reaped, and the pin.
@@ -88,7 +90,7 @@ impl Brood {
     /// Those that are alive.
     fn live(&self, by_number: bool) -> Vec<Pid> {
         let mut list = self.found(by_number);
-        list.retain(|&pid| sys::look(pid) == Look::Live);
+        list.retain(|&pid| sys::child_state(pid) == ChildState::Alive);
         list
     }
 
@@ -121,7 +123,7 @@ impl Brood {
             if !self.recording || self.own.contains(&pid) || self.counted.contains(&pid) {
                 continue;
             }
-            let process = (self.named.len() < MAX_NAMED).then(|| sys::shown(pid));
+            let process = (self.named.len() < MAX_NAMED).then(|| sys::process_info(pid));
             // Its own parent has reaped it since it was found: it had left by itself, and its name could not be read.
             if !sys::exists(pid) {
                 continue;
@@ -133,9 +135,9 @@ impl Brood {
 
     /// Holds those of the list, processes below our children each with its parent, that are outside the group. Counts them
     /// and the members of the group as left over.
-    pub fn hold(&mut self, listed: &[(Pid, Pid)], group: Option<&Group>) -> (Found, BTreeMap<Pid, Handle>) {
+    pub fn hold(&mut self, listed: &[(Pid, Pid)], group: Option<&Group>) -> (Scan, BTreeMap<Pid, Handle>) {
         let in_group = |pid: Pid| group.is_some_and(|group| group.has(pid));
-        let is_root = |pid: Pid| sys::look(pid) != Look::NotOurs || in_group(pid);
+        let is_root = |pid: Pid| sys::child_state(pid) != ChildState::NotOurs || in_group(pid);
         let mut held = BTreeMap::new();
         let found = hold_listed(listed, &mut held, is_root, in_group, |_| ());
         // The list itself is not to be trusted: of another pid namespace it names other processes.
@@ -224,9 +226,9 @@ impl Brood {
             return self.is_settled();
         };
         for pid in list {
-            match sys::look(pid) {
-                Look::Live => settled = false,
-                Look::Dead(_) if !self.own.contains(&pid) => self.reap_one(pid),
+            match sys::child_state(pid) {
+                ChildState::Alive => settled = false,
+                ChildState::Exited(_) if !self.own.contains(&pid) => self.reap_one(pid),
                 _ => (),
             }
         }
@@ -260,7 +262,7 @@ impl Brood {
     /// With outsiders among our children nothing but the table tells who is left.
     fn reap_listed(&mut self) -> Left {
         for pid in self.found(false) {
-            if let Look::Dead(_) = sys::look(pid) {
+            if let ChildState::Exited(_) = sys::child_state(pid) {
                 self.reap_one(pid);
             }
         }
@@ -317,7 +319,7 @@ pub fn facts(
         usage: brood.usage,
         leftover_count,
         leftovers,
-        survivors: survivors.into_iter().take(MAX_NAMED).map(sys::shown).collect(),
+        survivors: survivors.into_iter().take(MAX_NAMED).map(sys::process_info).collect(),
         cut_off: false,
     }
 }
@@ -376,7 +378,8 @@ fn list_few(children: &[Pid]) -> Listed {
     if children.len() > SMALL_FAMILY {
         return Listed::default();
     }
-    let live: Vec<Pid> = children.iter().copied().filter(|&pid| sys::look(pid) == Look::Live).collect();
+    let live: Vec<Pid> =
+        children.iter().copied().filter(|&pid| sys::child_state(pid) == ChildState::Alive).collect();
     sys::few_descendants(&live, SMALL_FAMILY)
 }
 
@@ -534,7 +537,7 @@ impl Killing {
     /// wake-up and not one for each process.
     fn is_awaiting(&mut self, brood: &mut Brood) -> bool {
         while let Some(&pid) = if self.storm { self.awaited.back() } else { self.awaited.front() } {
-            if sys::look(pid) == Look::Live {
+            if sys::child_state(pid) == ChildState::Alive {
                 return true;
             }
             self.last_success = Some(Instant::now());
@@ -725,7 +728,7 @@ impl Killing {
         if self.below.is_empty() {
             let parents: Vec<Pid> =
                 self.awaited.iter().chain(&self.denied).chain(&self.spared).copied().collect();
-            let found = sys::below(&parents, false);
+            let found = sys::children_of(&parents, false);
             self.below = found.into_iter().map(|(pid, parent)| Deeper { pid, parent, held: None }).collect();
         }
         let mut left = DESCENTS;
@@ -735,11 +738,13 @@ impl Killing {
             left -= 1;
             let Ok(Some(handle)) = sys::handle_of_descendant(pid, parent) else { continue };
             // The parent's number is still the parent's.
-            if !held.map_or_else(|| sys::look(parent) != Look::NotOurs, |held| held.is_unreaped()) {
+            if !held
+                .map_or_else(|| sys::child_state(parent) != ChildState::NotOurs, |held| held.is_unreaped())
+            {
                 continue;
             }
             // Its children first: once it is gone they are elsewhere.
-            let children = sys::below(&[pid], false);
+            let children = sys::children_of(&[pid], false);
             let is_spared = self.spares(pid, &handle);
             if is_spared || handle.signal(sys::SIGKILL).is_ok() {
                 if !is_spared {

@@ -13,7 +13,7 @@ use holdfast_wire::ProcessInfo;
 
 use crate::ends::ladder::REFUSAL_GRACE;
 use crate::ends::set_uid::SetUid;
-use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid, Turn, Wait};
+use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid, PidCounter, Wait};
 
 /// Interval between looks at those whose end nobody tells, or who refuse.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -25,13 +25,13 @@ const MOST_LOOKS_BEFORE: u32 = 4;
 const RESERVE: u64 = 4;
 
 /// What holds a group, so that whoever is signalled is a member of it.
-pub enum Hold {
+pub enum GroupRef {
     /// A pin of ours is a member.
     Pin(Group),
     /// A descriptor of the process that leads it, or led it.
     Leader(LedGroup),
     /// A descriptor of every member that was found.
-    Members(Members),
+    Members(HeldMembers),
 }
 
 /// How a group ended.
@@ -49,18 +49,18 @@ pub enum GroupEnd {
 
 /// Who lives in the group that is held.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Live {
-    /// These.
-    These(Vec<Pid>),
+pub enum Members {
+    /// The live members.
+    Live(Vec<Pid>),
     /// The group is empty, and its number may lead to another one by now.
-    Nobody,
+    Empty,
     /// It cannot be told. Never to be taken for nobody.
     Unknown,
 }
 
 /// What a look for processes below has found.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Scan {
     /// Held now and not before, parents first.
     pub new: Vec<Pid>,
     /// There may be more: one cannot be held (no free descriptor), or a list of children cannot be read.
@@ -71,28 +71,28 @@ pub struct Found {
 ///
 /// The number of a group is not given out again while a member is unreaped. So a look at the table counts if somebody
 /// who was held before it is unreaped after it; or if the kernel has not come around to that number since such a look.
-pub struct Members {
+pub struct HeldMembers {
     group: Pid,
     held: BTreeMap<Pid, Rc<Handle>>,
     /// A member could not be held in the last look (no free descriptor).
     missed: bool,
     /// When a look last counted.
-    tied: Option<Turn>,
+    tied: Option<PidCounter>,
     /// Somebody has the group's number and could not be held, or not be tied to the group.
     stranger: bool,
 }
 
-impl Members {
+impl HeldMembers {
     /// Held by its leader to begin with, who must be unreaped.
-    pub fn new(group: Pid, leader: Handle) -> Members {
+    pub fn new(group: Pid, leader: Handle) -> HeldMembers {
         let held = BTreeMap::from([(group, Rc::new(leader))]);
-        Members { group, held, missed: false, tied: None, stranger: false }
+        HeldMembers { group, held, missed: false, tied: None, stranger: false }
     }
 
     /// Takes hold of whoever is new.
-    fn look(&mut self) -> Live {
-        let turn = Turn::now();
-        let LiveMembers::These(listed) = sys::live_members(self.group) else { return Live::Unknown };
+    fn look(&mut self) -> Members {
+        let turn = PidCounter::now();
+        let LiveMembers::These(listed) = sys::live_members(self.group) else { return Members::Unknown };
         let unknown: Vec<Pid> = listed.into_iter().filter(|pid| !self.held.contains_key(pid)).collect();
         let (mut new, missed) = hold_each(&unknown);
         // Opened first, looked at again after: whoever has the number now has it behind this descriptor.
@@ -108,14 +108,14 @@ impl Members {
         self.held.retain(|_, handle| handle.is_unreaped());
         let live: Vec<Pid> =
             self.held.iter().filter(|(_, handle)| !handle.has_ended()).map(|(&pid, _)| pid).collect();
-        if live.is_empty() && self.stranger { Live::Unknown } else { Live::These(live) }
+        if live.is_empty() && self.stranger { Members::Unknown } else { Members::Live(live) }
     }
 
     /// The leader was reaped. Nobody has its number, and nobody can have had it in between. (Who sets the kernel's count
     /// back, as root may in ns_last_pid, and lets that process go again within the second since the last look, could
     /// deceive us.)
     fn is_still_its_own(&self) -> bool {
-        let (Some(then), Some(now)) = (self.tied, Turn::now()) else { return false };
+        let (Some(then), Some(now)) = (self.tied, PidCounter::now()) else { return false };
         sys::group_of(self.group).is_none() && now.has_not_come_around_to(self.group, &then)
     }
 
@@ -127,50 +127,50 @@ impl Members {
     }
 }
 
-impl Hold {
-    /// In a word.
+impl GroupRef {
+    /// The name in the guard's `ready` line.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Hold::Pin(_) => "pin",
-            Hold::Leader(_) => "pidfd",
-            Hold::Members(_) => "members",
+            GroupRef::Pin(_) => "pin",
+            GroupRef::Leader(_) => "pidfd",
+            GroupRef::Members(_) => "members",
         }
     }
 
     /// The group's number.
     pub fn group(&self) -> Pid {
         match self {
-            Hold::Pin(group) => group.id(),
-            Hold::Leader(led) => led.id(),
-            Hold::Members(members) => members.group,
+            GroupRef::Pin(group) => group.id(),
+            GroupRef::Leader(led) => led.id(),
+            GroupRef::Members(members) => members.group,
         }
     }
 
     /// Signals every member.
     pub fn signal(&self, signal: i32) -> Delivery {
         match self {
-            Hold::Pin(group) => group.signal(signal),
-            Hold::Leader(led) => led.signal(signal),
-            Hold::Members(members) => members.signal(signal),
+            GroupRef::Pin(group) => group.signal(signal),
+            GroupRef::Leader(led) => led.signal(signal),
+            GroupRef::Members(members) => members.signal(signal),
         }
     }
 
     /// Who lives. That the group is still held, and so the number still its own, is shown after the look.
-    pub fn live(&mut self) -> Live {
-        if let Hold::Members(members) = self {
+    pub fn live(&mut self) -> Members {
+        if let GroupRef::Members(members) = self {
             return members.look();
         }
         let listed = sys::live_members(self.group());
         match (self.signal(0), listed) {
-            (Delivery::Nobody, _) => Live::Nobody,
-            (Delivery::Sent | Delivery::Denied, LiveMembers::These(list)) => Live::These(list),
-            _ => Live::Unknown,
+            (Delivery::Nobody, _) => Members::Empty,
+            (Delivery::Sent | Delivery::Denied, LiveMembers::These(list)) => Members::Live(list),
+            _ => Members::Unknown,
         }
     }
 
     /// Holds these, which were listed as live members. Whether one of them could not be held.
     fn hold_each(&self, list: &[Pid]) -> (Vec<(Pid, Rc<Handle>)>, bool) {
-        if let Hold::Members(members) = self {
+        if let GroupRef::Members(members) = self {
             let held = |&pid| Some((pid, Rc::clone(members.held.get(&pid)?)));
             return (list.iter().filter_map(held).collect(), members.missed);
         }
@@ -187,7 +187,7 @@ impl Hold {
 /// A group, and all live processes of it that were found: its members, and what left it and was below one of them. What
 /// was found once is held until it is dead, whatever becomes of its group and of its parent.
 pub struct Tracked {
-    hold: Hold,
+    hold: GroupRef,
     /// Found as members. They may have left the group since.
     members: BTreeMap<Pid, Rc<Handle>>,
     /// Found outside the group.
@@ -204,14 +204,14 @@ pub struct Tracked {
 
 impl Tracked {
     /// Nothing is found yet.
-    pub fn new(hold: Hold) -> Tracked {
+    pub fn new(hold: GroupRef) -> Tracked {
         let (members, left) = (BTreeMap::new(), BTreeMap::new());
         let (at_begin, killed) = (BTreeMap::new(), BTreeSet::new());
         Tracked { hold, members, left, at_begin, killed, missed: false, has_asked: false }
     }
 
     /// How the group is held.
-    pub fn hold(&self) -> &Hold {
+    pub fn hold(&self) -> &GroupRef {
         &self.hold
     }
 
@@ -234,20 +234,20 @@ impl Tracked {
     }
 
     /// Looks for members and for what left the group, and holds what is new.
-    pub fn look(&mut self) -> Live {
+    pub fn look(&mut self) -> Members {
         self.find(|_| ()).0
     }
 
     /// The same. `follow` is called for each new process outside the group. The live members, and how many processes are
     /// new.
-    fn find(&mut self, follow: impl Fn(&Handle)) -> (Live, usize) {
+    fn find(&mut self, follow: impl Fn(&Handle)) -> (Members, usize) {
         // A dead process's number may be another one's by now.
         self.is_any_alive();
         let live = self.hold.live();
         let listed = match &live {
-            Live::These(list) => list.clone(),
-            Live::Nobody => Vec::new(),
-            Live::Unknown => {
+            Members::Live(list) => list.clone(),
+            Members::Empty => Vec::new(),
+            Members::Unknown => {
                 self.missed = true;
                 return (live, 0);
             }
@@ -283,10 +283,10 @@ impl Tracked {
     pub fn begin(&mut self) {
         self.missed = false;
         let live = self.look();
-        let listed = if let Live::These(list) = live { list } else { Vec::new() };
+        let listed = if let Members::Live(list) = live { list } else { Vec::new() };
         let leader = self.hold.group();
         let others = listed.into_iter().chain(self.pids()).filter(|&pid| pid != leader);
-        self.at_begin = others.map(|pid| (pid, sys::shown(pid))).collect();
+        self.at_begin = others.map(|pid| (pid, sys::process_info(pid))).collect();
     }
 
     /// What was there when the end began, except the leader and what is still alive.
@@ -309,7 +309,7 @@ impl Tracked {
 
     /// Those that a signal to the group does not reach.
     fn outside(&self) -> impl Iterator<Item = &Handle> {
-        let reaches_all = matches!(self.hold, Hold::Members(_));
+        let reaches_all = matches!(self.hold, GroupRef::Members(_));
         let has_left = move |pid: &Pid| !reaches_all && sys::group_of(*pid) != Some(self.hold.group());
         let moved =
             self.members.iter().filter(move |(pid, _)| has_left(pid)).map(|(_, handle)| handle.as_ref());
@@ -355,11 +355,11 @@ impl Tracked {
                 continue;
             }
             match live {
-                Live::Nobody => return self.shown(),
-                Live::These(list) if list.is_empty() && seen_empty == 1 => return self.shown(),
-                Live::These(list) if list.is_empty() => seen_empty = 1,
+                Members::Empty => return self.shown(),
+                Members::Live(list) if list.is_empty() && seen_empty == 1 => return self.shown(),
+                Members::Live(list) if list.is_empty() => seen_empty = 1,
                 // It was listed, and has died since or cannot be held.
-                Live::These(_) => {
+                Members::Live(_) => {
                     seen_empty = 0;
                     if is_late {
                         return self.survivors(live);
@@ -369,11 +369,11 @@ impl Tracked {
                     }
                 }
                 // Without a table the kernel still says, through a leader's descriptor, when the last one was reaped.
-                Live::Unknown if matches!(self.hold, Hold::Leader(_)) && sent && !is_late => {
+                Members::Unknown if matches!(self.hold, GroupRef::Leader(_)) && sent && !is_late => {
                     Wait::new().until(Some(Instant::now() + AGAIN));
                 }
-                Live::Unknown if sent => return GroupEnd::Unconfirmed,
-                Live::Unknown => return GroupEnd::Refused,
+                Members::Unknown if sent => return GroupEnd::Unconfirmed,
+                Members::Unknown => return GroupEnd::Refused,
             }
         }
     }
@@ -441,8 +441,8 @@ impl Tracked {
         if self.missed { GroupEnd::Unconfirmed } else { GroupEnd::Ended }
     }
 
-    fn survivors(&self, live: Live) -> GroupEnd {
-        let listed = if let Live::These(list) = live { list } else { Vec::new() };
+    fn survivors(&self, live: Members) -> GroupEnd {
+        let listed = if let Members::Live(list) = live { list } else { Vec::new() };
         let all: BTreeSet<Pid> = listed.into_iter().chain(self.pids()).collect();
         GroupEnd::Survivors(all.into_iter().collect())
     }
@@ -476,10 +476,10 @@ pub fn hold_below(
     is_root: impl Fn(Pid) -> bool,
     reached: impl Fn(Pid) -> bool,
     follow: impl Fn(&Handle),
-) -> Found {
+) -> Scan {
     let listed = sys::descendants(roots);
     let found = hold_listed(&listed, held, is_root, reached, follow);
-    Found { missed: found.missed || !listed.is_complete, ..found }
+    Scan { missed: found.missed || !listed.is_complete, ..found }
 }
 
 /// The same for a list of processes, each with its parent, parents first.
@@ -489,8 +489,8 @@ pub fn hold_listed(
     is_root: impl Fn(Pid) -> bool,
     reached: impl Fn(Pid) -> bool,
     follow: impl Fn(&Handle),
-) -> Found {
-    let mut found = Found::default();
+) -> Scan {
+    let mut found = Scan::default();
     for &(pid, parent) in listed {
         // One of them may have started us.
         if reached(pid) || held.contains_key(&pid) || Pid::own() == Some(pid) {

@@ -10,7 +10,7 @@ use holdfast_wire::{EndFacts, MAX_NAMED, Mechanism, Outcome, Reason};
 
 use crate::ends::asking::Asking;
 use crate::ends::brood::{Brood, Killing, Left, Progress, facts};
-use crate::ends::group::{GroupEnd, Hold, Live, Tracked};
+use crate::ends::group::{GroupEnd, GroupRef, Members, Tracked};
 use crate::sys::{self, Group, Pid};
 
 /// Nobody tells of the end of those who are not our children: so often they are looked at, when it may be over.
@@ -72,9 +72,9 @@ impl Reach {
     /// What is left, alive.
     pub fn left(&self) -> Vec<Pid> {
         match (&self.kind, self.group) {
-            (Kind::Group(_), Some(group)) => match Hold::Pin(group).live() {
-                Live::These(list) => list,
-                Live::Nobody | Live::Unknown => Vec::new(),
+            (Kind::Group(_), Some(group)) => match GroupRef::Pin(group).live() {
+                Members::Live(list) => list,
+                Members::Empty | Members::Unknown => Vec::new(),
             },
             _ => self.brood.survivors(),
         }
@@ -94,7 +94,7 @@ impl Reach {
 
     /// Seen twice, as at every end.
     fn is_group_empty(&self) -> bool {
-        let look = |group| Hold::Pin(group).live() == Live::These(Vec::new());
+        let look = |group| GroupRef::Pin(group).live() == Members::Live(Vec::new());
         let is_group = matches!(self.kind, Kind::Group(_));
         is_group && self.group.is_some_and(|group| look(group) && look(group))
     }
@@ -105,7 +105,7 @@ impl Reach {
         let is_settled = self.reap_adopted();
         self.brood.recording = true;
         if let (Kind::Group(tracked), Some(group)) = (&mut self.kind, self.group) {
-            let tracked = tracked.insert(Box::new(Tracked::new(Hold::Pin(group))));
+            let tracked = tracked.insert(Box::new(Tracked::new(GroupRef::Pin(group))));
             tracked.begin();
             self.brood.note(tracked.pids());
         }
@@ -177,7 +177,7 @@ impl Reach {
             (Kind::Tree, _) => None,
             (Kind::Group(_), None) => Some(GroupEnd::Unconfirmed),
             (Kind::Group(tracked), Some(group)) => {
-                let tracked = tracked.get_or_insert_with(|| Box::new(Tracked::new(Hold::Pin(group))));
+                let tracked = tracked.get_or_insert_with(|| Box::new(Tracked::new(GroupRef::Pin(group))));
                 Some(tracked.end(killing.deadline(), self.brood.first_signal))
             }
         };
@@ -196,7 +196,7 @@ impl Reach {
     pub fn facts(&self, outcome: Outcome, reason: Reason, proof_time: u64, survivors: &[Pid]) -> EndFacts {
         let mut facts = facts(&self.brood, self.mechanism(), outcome, reason, proof_time);
         if !survivors.is_empty() {
-            facts.survivors = survivors.iter().take(MAX_NAMED).map(|&pid| sys::shown(pid)).collect();
+            facts.survivors = survivors.iter().take(MAX_NAMED).map(|&pid| sys::process_info(pid)).collect();
         }
         facts
     }
@@ -204,6 +204,6 @@ impl Reach {
 
 /// Whether nothing that was found is alive, and no member is left.
 fn is_gone(tracked: &mut Tracked) -> bool {
-    let mut look = || tracked.look() == Live::These(Vec::new());
+    let mut look = || tracked.look() == Members::Live(Vec::new());
     look() && look() && !tracked.is_any_alive()
 }

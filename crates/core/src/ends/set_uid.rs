@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::ends::ladder::{BUDGET, REFUSAL_GRACE};
-use crate::sys::{self, Group, Handle, LimitedUser, Look, Pid, Wait};
+use crate::sys::{self, ChildState, Group, Handle, LimitedUser, Pid, Wait};
 
 /// Polling interval for those whose end nobody tells us of.
 const ASKED_PAUSE: Duration = Duration::from_millis(20);
@@ -58,7 +58,7 @@ impl SetUid {
     /// The same for a number that may be a child of ours.
     pub fn spares_child(&mut self, pid: Pid) -> bool {
         // Held first, and our child after that: so it is that process.
-        let hold = || Handle::open(pid).ok().filter(|_| sys::look(pid) == Look::Live);
+        let hold = || Handle::open(pid).ok().filter(|_| sys::child_state(pid) == ChildState::Alive);
         match self.known(pid) {
             Some(is_spared) => is_spared,
             None => self.user.shares(pid, None) && hold().is_some_and(|handle| self.ask(pid, &handle)),

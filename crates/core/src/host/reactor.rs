@@ -108,14 +108,14 @@ impl Reactor {
         let body = move || {
             sys::block_all_signals();
             loop {
-                reactor.turn(&on_pool);
+                reactor.run_once(&on_pool);
             }
         };
         std::thread::Builder::new().name("holdfast".into()).stack_size(STACK).spawn(body)?;
         Ok(())
     }
 
-    fn turn(&self, on_pool: &dyn Fn(u64)) {
+    fn run_once(&self, on_pool: &dyn Fn(u64)) {
         self.poller.wait(|occurrence| match occurrence {
             Occurrence::Time => self.fire_timers(),
             Occurrence::Ready { key, .. } if key & POOL != 0 => on_pool(key & !POOL),

@@ -17,23 +17,23 @@ use std::time::{Duration, Instant};
 
 use holdfast_wire::{Lifetime, MAX_NAMED, ProcessInfo, Reason};
 
-use crate::ends::group::{GroupEnd, Hold, Live, Members, Tracked};
+use crate::ends::group::{GroupEnd, GroupRef, HeldMembers, Members, Tracked};
 use crate::ends::ladder::{BUDGET, DEFAULTS, EndRequest, Ladder};
 use crate::ends::settle::{Settled, Settling};
 use crate::roles::arguments::{number_after, number_from};
 use crate::roles::exit_codes::{ENDED, SOFTWARE, SURVIVORS, UNCONFIRMED, USAGE};
 use crate::roles::say::say;
 use crate::sys::stops::stop;
-use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, PipeId, Standing, Wait};
+use crate::sys::{self, Delivery, Group, Handle, LedGroup, Parent, Pid, PipeId, Placement, Wait};
 
 /// Before the last line: what the leader left was still writing to its pipes when its time was up.
 const CUT_OFF: &str = "cut-off\n";
 
-const FORM: &str = "__group-guard --group <pgid> [--by-pidfd] [--again] [--sweep] [--grace <ms>]";
+const FORM: &str = "__group-guard --group <pgid> [--by-pidfd] [--again] [--end-on-exit] [--grace <ms>]";
 
 /// Where the host puts the leader's descriptor.
 const LEADER: i32 = 3;
-/// Members that nobody tells us of are looked for so often, where each has to be held by itself.
+/// Polling interval for new members, where each has to be held by itself.
 const LOOK_FOR_MEMBERS: Duration = Duration::from_secs(1);
 
 /// The command line.
@@ -45,13 +45,13 @@ struct Options {
     /// In the place of a guard that died: the number was shown to be the leader's, who may have been reaped since.
     again: bool,
     /// What is left when the leader exits is ended.
-    sweep: bool,
+    end_on_exit: bool,
     /// From SIGTERM to SIGKILL at the host's death; zero: SIGKILL at once.
     grace: Duration,
 }
 
 fn parse(args: &[OsString]) -> Result<Options, String> {
-    let (mut group, mut by_pidfd, mut again, mut sweep) = (None, false, false, false);
+    let (mut group, mut by_pidfd, mut again, mut end_on_exit) = (None, false, false, false);
     let mut grace = Duration::ZERO;
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
@@ -60,13 +60,13 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
             Some("--group") => group = Pid::new(number(2)?),
             Some("--by-pidfd") => by_pidfd = true,
             Some("--again") => again = true,
-            Some("--sweep") => sweep = true,
+            Some("--end-on-exit") => end_on_exit = true,
             Some("--grace") => grace = Duration::from_millis(number(0)?.unsigned_abs().into()),
             _ => return Err(format!("unknown option '{}'", arg.to_string_lossy())),
         }
     }
     let group = group.ok_or("'--group' is missing")?;
-    Ok(Options { group, by_pidfd, again, sweep, grace })
+    Ok(Options { group, by_pidfd, again, end_on_exit, grace })
 }
 
 /// What a host starts a guard with.
@@ -75,7 +75,7 @@ pub struct GuardOptions<'a> {
     /// The helper executable.
     pub helper: &'a Path,
     /// What is left when the leader exits is ended.
-    pub sweep: bool,
+    pub end_on_exit: bool,
     /// Milliseconds from SIGTERM to SIGKILL at the host's death.
     pub grace: u64,
 }
@@ -86,20 +86,20 @@ pub fn start_guard(
     options: &GuardOptions<'_>,
     group: Pid,
     leader: &Handle,
-    standing: Standing,
+    placement: Placement,
     again: bool,
 ) -> io::Result<(Pid, OwnedFd)> {
     let (ours, theirs) = sys::socket_pair()?;
     let (group, grace) = (group.raw().to_string(), options.grace.to_string());
     let mut args = vec!["__group-guard", "--group", &group, "--by-pidfd", "--grace", &grace];
-    if options.sweep {
-        args.push("--sweep");
+    if options.end_on_exit {
+        args.push("--end-on-exit");
     }
     if again {
         args.push("--again");
     }
     let places = [(0, theirs.as_fd()), (1, theirs.as_fd()), (LEADER, leader.as_fd())];
-    Ok((sys::start_helper(options.helper, &args, &places, standing)?, ours))
+    Ok((sys::start_helper(options.helper, &args, &places, placement)?, ours))
 }
 
 /// The mode. `args` is what follows `__group-guard`.
@@ -136,12 +136,13 @@ pub fn guard(args: &[OsString]) -> ExitCode {
     stop("guard-ready");
     // If the leader is gone by now there are none.
     let output = |number| PipeId::of_process(options.group, number);
-    let outputs = if options.sweep { [1, 2].into_iter().filter_map(output).collect() } else { Vec::new() };
+    let outputs =
+        if options.end_on_exit { [1, 2].into_iter().filter_map(output).collect() } else { Vec::new() };
     let mut guard = Guard {
         group: Tracked::new(hold),
         leader,
         parent,
-        sweep: options.sweep,
+        end_on_exit: options.end_on_exit,
         settling: None,
         outputs,
         cut_off: false,
@@ -166,7 +167,7 @@ fn take_hold(
     group: Pid,
     leader: Option<Handle>,
     again: bool,
-) -> Result<(Hold, Option<Handle>), &'static str> {
+) -> Result<(GroupRef, Option<Handle>), &'static str> {
     if sys::own_group() == Some(group) {
         return pin(group, leader);
     }
@@ -191,7 +192,7 @@ fn take_hold(
     if LedGroup::is_supported() {
         let led = LedGroup::new(group, leader);
         return match led.signal(0) {
-            Delivery::Sent | Delivery::Denied => Ok((Hold::Leader(led), Some(watched))),
+            Delivery::Sent | Delivery::Denied => Ok((GroupRef::Leader(led), Some(watched))),
             Delivery::Nobody => Err("dead"),
             Delivery::Refused => Err("unheld"),
         };
@@ -203,15 +204,15 @@ fn take_hold(
     if !leads {
         return Err("member");
     }
-    let mut hold = Hold::Members(Members::new(group, leader));
-    if hold.live() == Live::Unknown {
+    let mut hold = GroupRef::Members(HeldMembers::new(group, leader));
+    if hold.live() == Members::Unknown {
         return Err("table");
     }
     Ok((hold, Some(watched)))
 }
 
 /// We were started as a member: join, check, pin, leave, check.
-fn pin(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>), &'static str> {
+fn pin(group: Pid, leader: Option<Handle>) -> Result<(GroupRef, Option<Handle>), &'static str> {
     stop("guard-joined");
     // The leader of a group cannot leave it.
     if Pid::own() == Some(group) {
@@ -234,10 +235,10 @@ fn pin(group: Pid, leader: Option<Handle>) -> Result<(Hold, Option<Handle>), &'s
         // It is there, and its exit would not be seen.
         Err(_) => return Err("unheld"),
     };
-    Ok((Hold::Pin(Group::new(group, pin)), leader))
+    Ok((GroupRef::Pin(Group::new(group, pin)), leader))
 }
 
-enum Word {
+enum GuardCommand {
     End { signal: i32, grace: Duration },
     Release,
 }
@@ -246,7 +247,7 @@ struct Guard {
     group: Tracked,
     leader: Option<Handle>,
     parent: Option<Parent>,
-    sweep: bool,
+    end_on_exit: bool,
     settling: Option<Settling>,
     /// The leader's pipes for output, until the settle time.
     outputs: Vec<PipeId>,
@@ -262,9 +263,9 @@ impl Guard {
     fn watch(&mut self) -> Option<EndRequest> {
         loop {
             // A word that was said before the host's end counts.
-            match self.next_word() {
-                Some(Word::Release) => return None,
-                Some(Word::End { signal, grace }) => {
+            match self.next_command() {
+                Some(GuardCommand::Release) => return None,
+                Some(GuardCommand::End { signal, grace }) => {
                     return Some(EndRequest { reason: Reason::End, signal, grace });
                 }
                 None if self.host_gone => {
@@ -281,7 +282,7 @@ impl Guard {
                     let (signal, grace) = (sys::SIGKILL, Duration::ZERO);
                     return Some(EndRequest { reason: Reason::Exit, signal, grace });
                 }
-                if self.sweep {
+                if self.end_on_exit {
                     match self.settle() {
                         Some(next) => look = Some(next),
                         None => return Some(EndRequest::at_exit(&self.lifetime)),
@@ -290,7 +291,7 @@ impl Guard {
             }
             let members = self.leader.is_none().then(|| self.group.handles()).into_iter().flatten();
             self.await_event(self.leader.iter().chain(members), look);
-            if let Hold::Members(_) = self.group.hold() {
+            if let GroupRef::Members(_) = self.group.hold() {
                 self.group.look();
             }
         }
@@ -325,9 +326,9 @@ impl Guard {
     /// Looks whether anything of the group lives. An unreadable table does not show that nothing does.
     fn is_empty(&mut self) -> bool {
         let is_empty = match self.group.look() {
-            Live::These(list) => list.is_empty(),
-            Live::Nobody => true,
-            Live::Unknown => false,
+            Members::Live(list) => list.is_empty(),
+            Members::Empty => true,
+            Members::Unknown => false,
         };
         is_empty && !self.group.is_any_alive()
     }
@@ -358,7 +359,7 @@ impl Guard {
             report += &line_of("leftover", process);
         }
         for pid in survivors {
-            report += &line_of("survivor", &sys::shown(pid));
+            report += &line_of("survivor", &sys::process_info(pid));
         }
         if self.cut_off {
             report += CUT_OFF;
@@ -374,8 +375,8 @@ impl Guard {
         self.group.ask_to_end(signal);
         let mut is_alone = false;
         loop {
-            while let Some(word) = self.next_word() {
-                if let Word::End { signal, grace } = word {
+            while let Some(word) = self.next_command() {
+                if let GuardCommand::End { signal, grace } = word {
                     ladder.hasten(EndRequest { reason: Reason::End, signal, grace }, Instant::now());
                 }
             }
@@ -405,18 +406,18 @@ impl Guard {
         for process in awaited {
             wait.exit(process);
         }
-        let members = matches!(self.group.hold(), Hold::Members(_));
+        let members = matches!(self.group.hold(), GroupRef::Members(_));
         let look = members.then(|| Instant::now() + LOOK_FOR_MEMBERS);
         wait.until(look.into_iter().chain(until).min());
     }
 
     /// The host's next word. After its last one, whether it is gone.
-    fn next_word(&mut self) -> Option<Word> {
+    fn next_command(&mut self) -> Option<GuardCommand> {
         let gone = self.host_gone || self.parent.as_ref().is_some_and(Parent::is_gone);
         self.host_gone = self.read() || gone;
         while let Some(at) = self.inbox.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.inbox.drain(..=at).collect();
-            if let Some(word) = word(&String::from_utf8_lossy(&line)) {
+            if let Some(word) = parse_command(&String::from_utf8_lossy(&line)) {
                 return Some(word);
             }
         }
@@ -433,7 +434,7 @@ impl Guard {
                 Ok(count) => self.inbox.extend_from_slice(&bytes[..count]),
                 Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
             }
-            // No word of ours is so long. What is still to come of the line is none, either.
+            // Longer than any command: the line is dropped, the part still to come included.
             if self.inbox.len() >= LONGEST && !self.inbox.contains(&b'\n') {
                 self.inbox = vec![b'?'];
             }
@@ -442,12 +443,12 @@ impl Guard {
     }
 }
 
-/// A line of the host's. What is none is nothing.
-fn word(line: &str) -> Option<Word> {
+/// Parses a line from the host; unknown lines are ignored.
+fn parse_command(line: &str) -> Option<GuardCommand> {
     let mut parts = line.split_ascii_whitespace();
     match (parts.next()?, parts.next(), parts.next(), parts.next()) {
-        ("release", None, None, None) => Some(Word::Release),
-        ("end", Some(signal), Some(grace), None) => Some(Word::End {
+        ("release", None, None, None) => Some(GuardCommand::Release),
+        ("end", Some(signal), Some(grace), None) => Some(GuardCommand::End {
             signal: number_from(1, signal).filter(|&signal| signal <= 64)?,
             grace: Duration::from_millis(number_from(0, grace)?.unsigned_abs().into()),
         }),
@@ -477,19 +478,19 @@ mod tests {
         assert!(options(&[]).is_err());
         assert!(options(&["--group"]).is_err());
         assert!(options(&["--group", "7", "extra"]).is_err());
-        let parsed = options(&["--group", "7", "--sweep", "--grace", "20"]).unwrap();
+        let parsed = options(&["--group", "7", "--end-on-exit", "--grace", "20"]).unwrap();
         let grace = Duration::from_millis(20);
         let group = Pid::new(7).unwrap();
-        assert_eq!(parsed, Options { group, by_pidfd: false, again: false, sweep: true, grace });
+        assert_eq!(parsed, Options { group, by_pidfd: false, again: false, end_on_exit: true, grace });
     }
 
     #[test]
     fn a_line_that_is_no_word_is_nothing() {
-        assert!(matches!(word("release\n"), Some(Word::Release)));
-        assert!(matches!(word("end 15 2000\n"), Some(Word::End { signal: 15, .. })));
+        assert!(matches!(parse_command("release\n"), Some(GuardCommand::Release)));
+        assert!(matches!(parse_command("end 15 2000\n"), Some(GuardCommand::End { signal: 15, .. })));
         let ends = ["end\n", "end 15\n", "end 0 5\n", "end 65 5\n", "end -9 5\n", "end 9 0 0\n"];
         for wrong in ["", "\n", "release now\n"].into_iter().chain(ends) {
-            assert!(word(wrong).is_none(), "{wrong:?}");
+            assert!(parse_command(wrong).is_none(), "{wrong:?}");
         }
     }
 }

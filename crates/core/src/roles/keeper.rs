@@ -22,11 +22,11 @@ use crate::ends::ladder::{self, ENDS, EndRequest, Ladder};
 use crate::ends::reach::{Answer, Reach};
 use crate::ends::settle::{Settled, Settling};
 use crate::sys::{
-    self, ChildrenFile, Failure, Group, Grouping, Handle, MOST_PLACES, Manners, Pid, PipeId, Plan, Sender,
-    SignalSource, Stack, Surroundings, TerminalGroup, Wait,
+    self, ChildrenFile, Failure, Group, Grouping, Handle, IdlePolicy, MOST_PLACES, Pid, PipeId, Plan, Sender,
+    SignalSource, Stack, StartContext, TerminalGroup, Wait,
 };
 
-/// `started` waits so long for company: a command that ends at once costs its host one wake-up, not two.
+/// How long `started` is held back, so that a command that exits at once is reported in one wake-up.
 const HOLD_BACK: Duration = Duration::from_millis(1);
 
 /// Interval between further SIGKILLs to survivors.
@@ -72,13 +72,13 @@ pub fn keep(setup: Setup) -> io::Result<bool> {
         lost_host: false,
         stack: Stack::new()?,
         table: ChildrenFile::default(),
-        manners: Manners::new(),
+        idle_policy: IdlePolicy::new(),
         group: None,
         call: None,
     };
-    keeper.manners.stand_back();
+    keeper.idle_policy.batch();
     while !(keeper.host_gone && keeper.call.is_none()) {
-        keeper.turn();
+        keeper.run_once();
     }
     // Whose child it is after us may not reap it.
     if let Some(group) = keeper.group {
@@ -99,7 +99,7 @@ struct Keeper {
     lost_host: bool,
     stack: Stack,
     table: ChildrenFile,
-    manners: Manners,
+    idle_policy: IdlePolicy,
     /// For the next command, made ahead of it.
     group: Option<Group>,
     call: Option<Call>,
@@ -159,7 +159,7 @@ enum Stage {
 
 impl Keeper {
     /// Waits for one thing to happen and deals with it.
-    fn turn(&mut self) {
+    fn run_once(&mut self) {
         if self.call.is_none() && self.group.is_none() && self.setup.terminal_group.is_none() {
             self.group = sys::make_group().ok();
         }
@@ -181,7 +181,7 @@ impl Keeper {
         // Not before the report is on its way: whoever finds us dead and idle reports nothing.
         if self.call.is_none() && !self.setup.control.has_output() && self.setup.slot.get() != Class::Idle {
             self.setup.slot.set(Class::Idle);
-            self.manners.stand_back();
+            self.idle_policy.batch();
         }
     }
 
@@ -281,7 +281,7 @@ impl Keeper {
         }
         // Before the commitment: a keeper lost between the two has the helper's report.
         self.setup.slot.set(Class::Contained(self.group.map(|group| group.id())));
-        self.manners.step_forward();
+        self.idle_policy.normal();
         // The word that nothing was started must stay true: without this one there is no start. A host that has
         // given up on us has shut its side, and takes the end of ours for that word.
         if self.host_gone || self.setup.commitment.commit().is_err() {
@@ -302,7 +302,7 @@ impl Keeper {
             pipes_of(&descriptors, spec.places().get(1..).unwrap_or_default())
         };
         let (commitment, detached) = (&self.setup.commitment, spec.detached);
-        let surroundings = Surroundings {
+        let context = StartContext {
             commitment: Some(commitment.as_fd()),
             grouping: match self.group {
                 _ if terminal_group.is_some() => Grouping::Inherited,
@@ -311,9 +311,9 @@ impl Keeper {
                 None => Grouping::Own,
             },
             nohup: self.setup.nohup,
-            ..Surroundings::default()
+            ..StartContext::default()
         };
-        let started = Plan::new(spec, &descriptors, &surroundings).and_then(|plan| {
+        let started = Plan::new(spec, &descriptors, &context).and_then(|plan| {
             let mut plan = Box::new(plan);
             let started = sys::start(&mut plan, &mut self.stack)?;
             Ok((plan, started))
@@ -459,7 +459,7 @@ impl Call {
     /// may have been stopped again since.
     fn go_on(&mut self, outbox: &mut Vec<u8>) {
         self.stops = self.stops.saturating_sub(1);
-        let is_stopped = self.stops == 0 && !self.exited && !sys::continued(self.first);
+        let is_stopped = self.stops == 0 && !self.exited && !sys::take_continue(self.first);
         // In this order: a new stop makes the kernel forget that it was continued.
         if is_stopped && !self.see_stop(outbox) {
             sys::kill_child(self.first, sys::SIGCONT);
@@ -468,7 +468,7 @@ impl Call {
 
     /// In a terminal: learns whether the first process was stopped.
     fn see_stop(&mut self, outbox: &mut Vec<u8>) -> bool {
-        let is_stopped = self.terminal_group.is_some() && sys::stopped(self.first);
+        let is_stopped = self.terminal_group.is_some() && sys::take_stop(self.first);
         if is_stopped {
             self.stops += 1;
             FromKeeper::Stopped.put(outbox);
@@ -521,7 +521,7 @@ impl Call {
         }
         if !self.exited {
             let reaped = self.reach.brood.first_exit.map(|exit| (exit, self.reach.brood.usage));
-            let status = sys::inspect(self.first).map(|dead| (dead.exit, dead.usage)).or(reaped);
+            let status = sys::peek(self.first).map(|dead| (dead.exit, dead.usage)).or(reaped);
             if let Some((exit, usage)) = status {
                 self.exited = true;
                 let deadline = self.deadline.take();

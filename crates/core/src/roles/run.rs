@@ -13,7 +13,7 @@ use holdfast_wire::{Background, Lifetime};
 
 use crate::ends::ladder::{DEFAULTS, ENDS};
 use crate::roles::exit_codes::RUN_FAILED;
-use crate::roles::runner::{Arrival, Begun, Order, Runner, Stand, Verdict};
+use crate::roles::runner::{Arrival, Begun, ExitAs, Order, Runner, Stand};
 use crate::roles::say::say;
 use crate::sys::{self, Terminal, TerminalGroup};
 
@@ -105,7 +105,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         }
     };
     match supervise(&options) {
-        Ok(Some(verdict)) => verdict.carry_out(),
+        Ok(Some(exit_as)) => exit_as.carry_out(),
         // This process was the keeper.
         Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
@@ -115,7 +115,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
     }
 }
 
-fn supervise(options: &Options) -> io::Result<Option<Verdict>> {
+fn supervise(options: &Options) -> io::Result<Option<ExitAs>> {
     let nohup = sys::is_ignored(sys::SIGHUP);
     let arrival = Arrival::now();
     let terminal = Terminal::open();
@@ -142,7 +142,7 @@ fn supervise(options: &Options) -> io::Result<Option<Verdict>> {
     if let Some(terminal) = terminal.filter(|terminal| terminal.is_ours()) {
         terminal.restore();
     }
-    Ok(Some(runner.verdict(facts, &options.command[0], RUN_FAILED)))
+    Ok(Some(runner.exit_as(facts, &options.command[0], RUN_FAILED)))
 }
 
 #[cfg(test)]

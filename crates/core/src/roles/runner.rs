@@ -27,7 +27,7 @@ use crate::roles::exit_codes::{NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, of_signal};
 use crate::roles::keeper;
 use crate::roles::say::say;
 use crate::sys::{
-    self, Attributes, ChildrenFile, Failure, Forked, Look, Origin, Parent, Pid, Sender, SignalInfo,
+    self, Attributes, ChildState, ChildrenFile, Failure, Forked, Origin, Parent, Pid, Sender, SignalInfo,
     SignalSource, TerminalGroup, Wait,
 };
 
@@ -110,19 +110,19 @@ pub enum Begun {
 }
 
 /// How this process is to end.
-pub enum Verdict {
+pub enum ExitAs {
     /// With a status.
     Code(u8),
     /// By the signal that ended the command.
     Signal(i32),
 }
 
-impl Verdict {
+impl ExitAs {
     /// Ends by the signal, where that can be.
     pub fn carry_out(self) -> ExitCode {
         match self {
-            Verdict::Code(code) => ExitCode::from(code),
-            Verdict::Signal(signal) => {
+            ExitAs::Code(code) => ExitCode::from(code),
+            ExitAs::Signal(signal) => {
                 sys::raise_default(signal);
                 // As process 1, or for a signal that does not end a process.
                 ExitCode::from(of_signal(signal))
@@ -149,7 +149,7 @@ pub struct Runner {
     /// The end was asked for because the parent or the control descriptor is gone.
     abandoned: bool,
     /// A lost keeper's brood was ended.
-    swept: bool,
+    has_ended_brood: bool,
     exit: Option<Exit>,
     failure: Option<(Step, i32)>,
 }
@@ -193,7 +193,7 @@ impl Runner {
             strangers: strangers.into_iter().collect(),
             stand,
             abandoned: false,
-            swept: false,
+            has_ended_brood: false,
             exit: None,
             failure: None,
         })))
@@ -201,16 +201,16 @@ impl Runner {
 
     /// Writes a line to standard output, before anything is started, as soon as that takes it. What asks for the end
     /// meanwhile is heard: then this is how we end.
-    pub fn say_first(&mut self, line: &[u8], ourselves: u8) -> Option<Verdict> {
+    pub fn say_first(&mut self, line: &[u8], ourselves: u8) -> Option<ExitAs> {
         loop {
             let is_writable = self.await_something(true);
-            let asked = self.take_before_start().map(Verdict::Signal);
+            let asked = self.take_before_start().map(ExitAs::Signal);
             // Without a keeper there is no cover, and nothing is started.
-            let is_over = self.is_abandoned() || sys::look(self.keeper) != Look::Live;
-            let verdict = asked.or(is_over.then_some(Verdict::Code(ourselves)));
-            if verdict.is_some() {
+            let is_over = self.is_abandoned() || sys::child_state(self.keeper) != ChildState::Alive;
+            let exit_as = asked.or(is_over.then_some(ExitAs::Code(ourselves)));
+            if exit_as.is_some() {
                 self.dismiss_keeper();
-                return verdict;
+                return exit_as;
             }
             if is_writable {
                 sys::write_out(line, BUDGET);
@@ -305,7 +305,7 @@ impl Runner {
                 Ok(Some(facts)) => return Some(facts),
                 Ok(None) => (),
                 Err(()) => {
-                    self.swept = self.sweep();
+                    self.has_ended_brood = self.end_brood();
                     return None;
                 }
             }
@@ -337,11 +337,11 @@ impl Runner {
             || self.stand.control.as_ref().is_some_and(has_ended)
     }
 
-    /// The keeper has said its last word and leaves when our end closes: no zombie of it for whoever comes after us.
+    /// The keeper has reported and leaves when our end closes: waits for that, and reaps it.
     fn dismiss_keeper(&self) {
         sys::shut(self.control.socket());
         let until = Instant::now() + BUDGET;
-        while sys::look(self.keeper) == Look::Live && Instant::now() < until {
+        while sys::child_state(self.keeper) == ChildState::Alive && Instant::now() < until {
             self.await_signal(Some(until));
         }
         sys::reap(self.keeper);
@@ -355,7 +355,7 @@ impl Runner {
     }
 
     fn see_children(&mut self) {
-        if sys::stopped(self.keeper) {
+        if sys::take_stop(self.keeper) {
             sys::kill_child(self.keeper, sys::SIGCONT);
         }
         self.reap_strays();
@@ -441,9 +441,9 @@ impl Runner {
 
     /// The keeper is lost; what was below it is below us now. Whether nothing is left.
     ///
-    /// Had we children before, then orphans of theirs have come to us as well. Of whom it cannot be told whose they are,
-    /// only those in the keeper's session are ended, and the end is not shown.
-    fn sweep(&mut self) -> bool {
+    /// If we had children before, their orphans are ours too and cannot be told apart: then only the keeper's session
+    /// is ended, and the end is not shown.
+    fn end_brood(&mut self) -> bool {
         let first = self.commitment.take().pid.and_then(Pid::new);
         let own: Vec<Pid> = first.into_iter().chain([self.keeper]).collect();
         let only_session = self.had_children.then_some(self.keeper);
@@ -461,24 +461,25 @@ impl Runner {
     }
 
     /// What the outcome means for our own end. `ourselves`: the status for what is holdfast's own failure.
-    pub fn verdict(&self, facts: Option<EndFacts>, program: &OsStr, ourselves: u8) -> Verdict {
+    pub fn exit_as(&self, facts: Option<EndFacts>, program: &OsStr, ourselves: u8) -> ExitAs {
         if let Some(signal) = self.called_off {
-            return Verdict::Signal(signal);
+            return ExitAs::Signal(signal);
         }
         let program = program.to_string_lossy();
         if let Some((step, errno)) = self.failure {
             let error = io::Error::from_raw_os_error(errno);
             say(&format!("cannot run '{program}': {}: {error}", step.as_str()));
-            return Verdict::Code(match (step, errno) {
+            return ExitAs::Code(match (step, errno) {
                 (Step::Program, sys::ENOENT | sys::ENOTDIR) => NOT_FOUND,
                 (Step::Program | Step::Interpreter, _) => NOT_EXECUTABLE,
                 _ => ourselves,
             });
         }
         let Some(facts) = facts else {
-            let rest = if self.swept { "everything that the command started was ended" } else { NOT_ALL };
+            let rest =
+                if self.has_ended_brood { "everything that the command started was ended" } else { NOT_ALL };
             say(&format!("the keeper was lost; {rest}"));
-            return Verdict::Code(ourselves);
+            return ExitAs::Code(ourselves);
         };
         if matches!(facts.outcome, Outcome::Survivors | Outcome::Unconfirmed) {
             say(NOT_ALL);
@@ -487,10 +488,10 @@ impl Runner {
             say(CUT_OFF);
         }
         match (facts.reason, self.exit) {
-            (Reason::Timeout, _) => Verdict::Code(TIMED_OUT),
-            (_, Some(Exit::Code(code))) => Verdict::Code(code as u8),
-            (_, Some(Exit::Signal(signal))) => Verdict::Signal(signal),
-            (_, None) => Verdict::Code(ourselves),
+            (Reason::Timeout, _) => ExitAs::Code(TIMED_OUT),
+            (_, Some(Exit::Code(code))) => ExitAs::Code(code as u8),
+            (_, Some(Exit::Signal(signal))) => ExitAs::Signal(signal),
+            (_, None) => ExitAs::Code(ourselves),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::sys;
 
-/// A line of ours on standard error.
+/// Prints `holdfast: …` on standard error; gives up after a second if nobody reads.
 pub fn say(text: &str) {
     // Nobody is kept waiting for a reader that does not read.
     if sys::await_writable(sys::stderr(), Duration::from_secs(1)) {

@@ -16,9 +16,9 @@ use crate::channel::commitment::Commitment;
 use crate::channel::connection::Connection;
 use crate::ends::brood::{Brood, Killing, Progress, facts};
 use crate::roles::keeper::{self, AGAIN};
-use crate::sys::{self, ChildrenFile, Forked, Handle, Kill, Look, Pid, Sender, SignalSource, Wait};
+use crate::sys::{self, ChildState, ChildrenFile, Forked, Handle, Kill, Pid, Sender, SignalSource, Wait};
 
-/// A stopped keeper is woken so often; then it counts as dead.
+/// SIGCONTs sent to a stopped keeper before it is treated as dead.
 const WAKINGS: u32 = 1_000;
 
 /// Keepers asked for at once, at most: a host asks for a few.
@@ -46,7 +46,7 @@ pub fn serve(control: OwnedFd, lifeline: Option<Handle>, subreaper: bool) -> io:
         wanted: 0,
         host_gone: false,
         keepers: BTreeMap::new(),
-        sweep: None,
+        orphan_end: None,
         stuck: BTreeSet::new(),
         pursued: None,
         table: ChildrenFile::default(),
@@ -54,7 +54,7 @@ pub fn serve(control: OwnedFd, lifeline: Option<Handle>, subreaper: bool) -> io:
     let mechanism = helper.mechanism();
     helper.send(&FromHelper::Hello { version: VERSION.into(), mechanism }, Vec::new());
     loop {
-        if let Some(role) = helper.turn()? {
+        if let Some(role) = helper.run_once()? {
             return Ok(role);
         }
     }
@@ -76,7 +76,7 @@ struct Helper {
     host_gone: bool,
     keepers: BTreeMap<Pid, Keeper>,
     /// The end of a lost keeper's brood. One at a time.
-    sweep: Option<Sweep>,
+    orphan_end: Option<OrphanEnd>,
     /// Children that survived such an end. They are pursued, and are not taken for another brood's.
     stuck: BTreeSet<Pid>,
     /// When that was last done.
@@ -85,7 +85,7 @@ struct Helper {
     table: ChildrenFile,
 }
 
-struct Sweep {
+struct OrphanEnd {
     keeper: Pid,
     brood: Brood,
     killing: Killing,
@@ -96,8 +96,8 @@ impl Helper {
         if self.subreaper { Mechanism::Subreaper } else { Mechanism::Group }
     }
 
-    fn turn(&mut self) -> io::Result<Option<Role>> {
-        let is_idle = self.keepers.is_empty() && self.sweep.is_none() && self.stuck.is_empty();
+    fn run_once(&mut self) -> io::Result<Option<Role>> {
+        let is_idle = self.keepers.is_empty() && self.orphan_end.is_none() && self.stuck.is_empty();
         if self.host_gone && is_idle {
             return Ok(Some(Role::Over));
         }
@@ -115,7 +115,7 @@ impl Helper {
         }
         if is_due {
             self.wake_stopped_keepers();
-            self.advance_sweep();
+            self.advance_orphan_end();
             self.pursue();
         }
         self.control.flush();
@@ -194,7 +194,7 @@ impl Helper {
     /// When something is due without a frame or a SIGCHLD.
     fn next_time(&self) -> Option<Instant> {
         let pursuit = self.pursued.map(|time| time + AGAIN).filter(|_| !self.stuck.is_empty());
-        self.sweep.as_ref().map(|sweep| sweep.killing.next_time()).or(pursuit)
+        self.orphan_end.as_ref().map(|orphan_end| orphan_end.killing.next_time()).or(pursuit)
     }
 
     fn wake_stopped_keepers(&mut self) {
@@ -209,7 +209,7 @@ impl Helper {
     /// Reaps the dead until a keeper with a call is among them, whose brood is then to be ended. One death at a time: what
     /// is unknown among our children came from that keeper.
     fn take_deaths(&mut self) {
-        while self.sweep.is_none()
+        while self.orphan_end.is_none()
             && let Ok(Some(pid)) = sys::peek_any()
         {
             sys::reap(pid);
@@ -220,7 +220,7 @@ impl Helper {
                 let outsiders = self.keepers.keys().chain(&self.stuck).copied().collect();
                 let own = pin.into_iter().collect();
                 let brood = Brood { recording: true, outsiders, own, ..Brood::default() };
-                self.sweep = Some(Sweep { keeper: pid, brood, killing: Killing::begin() });
+                self.orphan_end = Some(OrphanEnd { keeper: pid, brood, killing: Killing::begin() });
             }
             self.classes.release(slot);
         }
@@ -229,36 +229,36 @@ impl Helper {
     /// Whether a keeper with a call is dead and its brood not ended yet: it is among our children.
     fn is_another_lost(&self) -> bool {
         let is_lost = |(&pid, keeper): (&Pid, &Keeper)| {
-            keeper.slot.get() != Class::Idle && matches!(sys::look(pid), Look::Dead(_))
+            keeper.slot.get() != Class::Idle && matches!(sys::child_state(pid), ChildState::Exited(_))
         };
         // Nearly always there is no zombie at all, which is one question instead of many.
         matches!(sys::peek_any(), Ok(Some(_))) && self.keepers.iter().any(is_lost)
     }
 
-    fn advance_sweep(&mut self) {
+    fn advance_orphan_end(&mut self) {
         self.take_deaths();
-        while let Some(mut sweep) = self.sweep.take() {
-            sweep.brood.outsiders.extend(self.keepers.keys());
-            let progress = sweep.killing.advance(&mut sweep.brood, None);
+        while let Some(mut orphan_end) = self.orphan_end.take() {
+            orphan_end.brood.outsiders.extend(self.keepers.keys());
+            let progress = orphan_end.killing.advance(&mut orphan_end.brood, None);
             // Asked after the look: what another one leaves from here on is not in the list.
-            let listed = std::mem::take(&mut sweep.brood.listed);
+            let listed = std::mem::take(&mut orphan_end.brood.listed);
             if !self.is_another_lost() {
-                sweep.brood.certain.extend(listed);
+                orphan_end.brood.certain.extend(listed);
             }
             let outcome = match progress {
                 Progress::Waiting => {
-                    self.sweep = Some(sweep);
+                    self.orphan_end = Some(orphan_end);
                     return;
                 }
                 Progress::Done => Outcome::Ended,
                 Progress::Survivors => Outcome::Survivors,
             };
-            self.report(&sweep, outcome);
+            self.report(&orphan_end, outcome);
             if outcome == Outcome::Survivors {
-                let mut left = sweep.brood.children_left();
+                let mut left = orphan_end.brood.children_left();
                 // What may be the next brood's is looked for in that one's end as well.
                 if self.is_another_lost() {
-                    left.retain(|pid| sweep.brood.certain.contains(pid));
+                    left.retain(|pid| orphan_end.brood.certain.contains(pid));
                 }
                 self.stuck.extend(left);
                 self.pursued = Some(Instant::now());
@@ -268,18 +268,18 @@ impl Helper {
         }
     }
 
-    fn report(&mut self, sweep: &Sweep, outcome: Outcome) {
-        let proof_time = sweep.killing.since.elapsed().as_micros() as u64;
-        let facts = facts(&sweep.brood, self.mechanism(), outcome, Reason::KeeperGone, proof_time);
+    fn report(&mut self, orphan_end: &OrphanEnd, outcome: Outcome) {
+        let proof_time = orphan_end.killing.since.elapsed().as_micros() as u64;
+        let facts = facts(&orphan_end.brood, self.mechanism(), outcome, Reason::KeeperGone, proof_time);
         let outcome = if self.subreaper { outcome } else { Outcome::Unconfirmed };
         let facts = EndFacts { outcome, by: By::Helper, ..facts };
-        self.send(&FromHelper::KeeperEnded { keeper: sweep.keeper.raw(), facts }, Vec::new());
+        self.send(&FromHelper::KeeperEnded { keeper: orphan_end.keeper.raw(), facts }, Vec::new());
     }
 
     /// SIGKILL to what was stuck and to what it has left us, again and again. Not while a brood is ended: what is new
     /// among our children is taken for that brood's.
     fn pursue(&mut self) {
-        if self.stuck.is_empty() || self.sweep.is_some() {
+        if self.stuck.is_empty() || self.orphan_end.is_some() {
             return;
         }
         self.pursued = Some(Instant::now());

@@ -14,12 +14,12 @@ use holdfast_wire::Lifetime;
 use crate::ends::ladder::{DEFAULTS, ENDS};
 use crate::roles::arguments::number_after;
 use crate::roles::exit_codes::{SOFTWARE, USAGE};
-use crate::roles::runner::{Arrival, Begun, Order, Runner, Stand, Verdict};
+use crate::roles::runner::{Arrival, Begun, ExitAs, Order, Runner, Stand};
 use crate::roles::say::say;
 use crate::sys::stops::stop;
 use crate::sys::{self, Parent};
 
-/// What asks an Engine for containment. The Engine has it by us.
+/// Environment variable that requests containment; removed before the Engine starts.
 pub const REQUEST: &str = "LEAN_CTX_SESSION_CONTAINMENT";
 /// The acknowledgement, a line of standard output.
 pub const ACKNOWLEDGEMENT: &str = "{\"leanctx_session_containment\":1}\n";
@@ -68,7 +68,7 @@ pub fn starter(args: &[OsString]) -> ExitCode {
         }
     };
     match supervise(&options) {
-        Ok(Some(verdict)) => verdict.carry_out(),
+        Ok(Some(exit_as)) => exit_as.carry_out(),
         // This process was the keeper.
         Ok(None) => ExitCode::SUCCESS,
         Err(Refusal { status, problem }) => {
@@ -90,7 +90,7 @@ impl Refusal {
     }
 }
 
-fn supervise(options: &Options) -> Result<Option<Verdict>, Refusal> {
+fn supervise(options: &Options) -> Result<Option<ExitAs>, Refusal> {
     let mut arrival = Arrival::now();
     let stand = stand(options)?;
     // The control descriptor is ours alone.
@@ -103,9 +103,9 @@ fn supervise(options: &Options) -> Result<Option<Verdict>, Refusal> {
     };
     stop("starter-covered");
     if options.ack
-        && let Some(verdict) = runner.say_first(ACKNOWLEDGEMENT.as_bytes(), SOFTWARE)
+        && let Some(exit_as) = runner.say_first(ACKNOWLEDGEMENT.as_bytes(), SOFTWARE)
     {
-        return Ok(Some(verdict));
+        return Ok(Some(exit_as));
     }
     stop("starter-acknowledged");
     let facts = runner.run(&Order {
@@ -115,7 +115,7 @@ fn supervise(options: &Options) -> Result<Option<Verdict>, Refusal> {
         lifetime: Lifetime { grace: options.grace.unwrap_or(DEFAULTS.grace), ..DEFAULTS },
     });
     stop("starter-ended");
-    Ok(Some(runner.verdict(facts, &options.command[0], SOFTWARE)))
+    Ok(Some(runner.exit_as(facts, &options.command[0], SOFTWARE)))
 }
 
 /// Looks at parent and control descriptor. A wrong one is an error before anything is started.

@@ -41,7 +41,7 @@ fn c30_a_wrong_command_line_is_64_and_nothing_is_signalled() {
     let numbers = ["", "0", "1", "-1", "x", "2147483648", "4294967296", "99999999999999999999", "0x10"];
     let forms =
         [format!("-{pid}"), format!("+{pid}"), format!(" {pid}"), format!("{pid}.0"), format!("{pid}\n")];
-    let mut lines: Vec<Vec<&str>> = vec![vec![], vec!["--group"], vec!["--sweep"], vec![&group]];
+    let mut lines: Vec<Vec<&str>> = vec![vec![], vec!["--group"], vec!["--end-on-exit"], vec![&group]];
     lines.extend(numbers.iter().map(|number| vec!["--group", *number]));
     lines.extend(forms.iter().map(|number| vec!["--group", number.as_str()]));
     let more = [&["--grace"][..], &["--grace", "-1"], &["--grace", "1s"], &["--frobnicate"], &["--"], &["x"]];
@@ -64,12 +64,12 @@ fn a_group_that_it_is_no_member_of_is_refused() {
     let ground = Ground::new();
     let leader = two(&ground);
     // In this session, in another one, and of nobody.
-    assert_refuses(guard_command(&[], leader.pid(), &["--sweep"]).process_group(0), "member");
+    assert_refuses(guard_command(&[], leader.pid(), &["--end-on-exit"]).process_group(0), "member");
     let other_ground = Ground::new();
     let other = Leader::spawn(&mut other_ground.of(&["setsid", "sh", "-c", TWO]));
     until("all of the other session", || other_ground.marked().len() == 2);
     assert_eq!(stat(other.pid())[3], other.pid().to_string(), "it leads a session");
-    assert_refuses(guard_command(&[], other.pid(), &["--sweep"]).process_group(0), "member");
+    assert_refuses(guard_command(&[], other.pid(), &["--end-on-exit"]).process_group(0), "member");
     assert_refuses(guard_command(&[], i32::MAX, &[]).process_group(0), "member");
     // Neither is it started there: a process of another session cannot join.
     let error = member(&[], &other, &[]).spawn().unwrap_err();
@@ -80,7 +80,7 @@ fn a_group_that_it_is_no_member_of_is_refused() {
 /// It could not get out of it, and would signal itself.
 #[test]
 fn a_group_that_it_leads_is_refused() {
-    let line = "exec \"$0\" __group-guard --group $$ --sweep";
+    let line = "exec \"$0\" __group-guard --group $$ --end-on-exit";
     let mut guard = command(&["sh", "-c", line, HELPER]);
     assert_refuses(guard.process_group(0).stdout(Stdio::piped()), "member");
 }
@@ -92,13 +92,19 @@ fn a_descriptor_that_is_not_the_leaders_is_refused() {
     let follower = children_of(leader.pid())[0];
     let another = two(&Ground::new());
     // Of a member that does not lead, under its number and under the group's; of another leader.
-    assert_refuses(&mut outsider(pidfd_of(follower), follower, &["--sweep"]), "dead");
-    assert_refuses(&mut outsider(pidfd_of(follower), leader.pid(), &["--sweep"]), "member");
-    assert_refuses(&mut outsider(another.pidfd(), leader.pid(), &["--sweep"]), "member");
+    assert_refuses(&mut outsider(pidfd_of(follower), follower, &["--end-on-exit"]), "dead");
+    assert_refuses(&mut outsider(pidfd_of(follower), leader.pid(), &["--end-on-exit"]), "member");
+    assert_refuses(&mut outsider(another.pidfd(), leader.pid(), &["--end-on-exit"]), "member");
     // Of no process at all, or closed.
-    assert_refuses(&mut outsider(File::open("/dev/null").unwrap(), leader.pid(), &["--sweep"]), "unheld");
-    let mut closed =
-        guard_command(&["sh", "-c", "exec \"$0\" \"$@\" 3<&-"], leader.pid(), &["--by-pidfd", "--sweep"]);
+    assert_refuses(
+        &mut outsider(File::open("/dev/null").unwrap(), leader.pid(), &["--end-on-exit"]),
+        "unheld",
+    );
+    let mut closed = guard_command(
+        &["sh", "-c", "exec \"$0\" \"$@\" 3<&-"],
+        leader.pid(),
+        &["--by-pidfd", "--end-on-exit"],
+    );
     assert_refuses(closed.process_group(0), "unheld");
     assert_refuses(closed.process_group(leader.pid()), "unheld");
     assert_eq!(ground.marked().len(), 2);
@@ -112,14 +118,14 @@ fn a_leader_that_was_reaped_before_the_group_was_held_is_refused() {
     let pidfd = leader.pidfd();
     leader.process.kill();
     leader.reap();
-    assert_refuses(&mut outsider(pidfd, leader.pid(), &["--sweep"]), "dead");
+    assert_refuses(&mut outsider(pidfd, leader.pid(), &["--end-on-exit"]), "dead");
 
     // As a member: whether the group is still the one that was meant cannot be told.
     let mut leader = two(&ground);
     let pidfd = leader.pidfd();
     leader.process.kill();
     leader.reap();
-    assert_refuses(&mut member_with(pidfd, &leader, &["--sweep"]), "dead");
+    assert_refuses(&mut member_with(pidfd, &leader, &["--end-on-exit"]), "dead");
     assert_eq!(ground.marked().len(), 1);
     Watched::new(ground.marked()[0]).kill();
 }
@@ -138,8 +144,8 @@ fn c31_a_number_that_was_given_out_again_is_refused() {
     let Some(stranger) = numbered(leader.pid(), &stranger_ground) else {
         return skip("the next process number cannot be chosen here");
     };
-    assert_refuses(&mut outsider(pidfd.try_clone().unwrap(), leader.pid(), &["--sweep"]), "dead");
-    assert_refuses(&mut member_with(pidfd, &stranger, &["--sweep"]), "dead");
+    assert_refuses(&mut outsider(pidfd.try_clone().unwrap(), leader.pid(), &["--end-on-exit"]), "dead");
+    assert_refuses(&mut member_with(pidfd, &stranger, &["--end-on-exit"]), "dead");
     assert!(stranger.process.is_alive());
 }
 
@@ -166,7 +172,7 @@ fn c31_the_number_of_a_group_that_it_watched_is_given_out_again_and_nobody_is_si
     }
     let ground = Ground::new();
     let mut leader = Leader::start(&ground, "exec sleep 60", 1);
-    let mut guard = Guard::ready(&mut outsider(leader.pidfd(), leader.pid(), &["--sweep"]), "pidfd");
+    let mut guard = Guard::ready(&mut outsider(leader.pidfd(), leader.pid(), &["--end-on-exit"]), "pidfd");
     // It is told of the end only when the number is another's.
     guard.process.signal(Signal::STOP);
     until("the guard is stopped", || stat(guard.process.pid)[0] == "T");
@@ -221,7 +227,7 @@ fn a_group_that_cannot_be_pinned_is_refused() {
     let ground = Ground::new();
     let leader = two(&ground);
     let line = everybodys_helper(&ground);
-    let mut guard = member(&[&before[..], &["sh", "-c", &line]].concat(), &leader, &["--sweep"]);
+    let mut guard = member(&[&before[..], &["sh", "-c", &line]].concat(), &leader, &["--end-on-exit"]);
     assert_refuses(&mut guard, "unheld");
     assert_eq!(ground.marked().len(), 2);
 }
@@ -235,7 +241,7 @@ fn a_leader_that_cannot_be_opened_is_not_taken_for_gone() {
     }
     let ground = Ground::new();
     let leader = two(&ground);
-    assert_refuses(&mut member(&few, &leader, &["--sweep"]), "unheld");
+    assert_refuses(&mut member(&few, &leader, &["--end-on-exit"]), "unheld");
     assert_eq!(ground.marked().len(), 2);
     assert!(leader.process.is_alive());
 }
@@ -258,7 +264,7 @@ fn a_reaped_leaders_descriptor_and_a_wrong_number_stop_nobody_else() {
         let last = Watched::new(last);
         // It becomes the guard when the leader is reaped: as long as there was one, it could join.
         let before = ["sh", "-c", "read -r line; exec \"$0\" \"$@\" 3<&2 2>/dev/null"];
-        let mut guard = guard_command(&before, number, &["--by-pidfd", "--sweep"]);
+        let mut guard = guard_command(&before, number, &["--by-pidfd", "--end-on-exit"]);
         let mut guard = Guard::start(guard.process_group(leader.pid()).stderr(leader.pidfd()));
         leader.process.kill();
         leader.reap();
@@ -434,7 +440,7 @@ fn what_is_released_lives_on() {
     for words in releases {
         let ground = Ground::new();
         let leader = two(&ground);
-        let mut guard = Guard::ready(&mut member(&[], &leader, &["--sweep"]), "pin");
+        let mut guard = Guard::ready(&mut member(&[], &leader, &["--end-on-exit"]), "pin");
         for word in words {
             guard.say(word);
         }
@@ -475,7 +481,7 @@ fn a_line_without_an_end_is_no_word_and_neither_is_a_part_of_it() {
     for length in [511, 512, 513, 4095, 4096, 4097, 4608, 5120, 70_000] {
         let ground = Ground::new();
         let leader = two(&ground);
-        let mut guard = Guard::ready(&mut member(&[], &leader, &["--sweep"]), "pin");
+        let mut guard = Guard::ready(&mut member(&[], &leader, &["--end-on-exit"]), "pin");
         guard.say(&format!("{}release\n", "x".repeat(length)));
         guard.close();
         assert_eq!(guard.report().facts(), (Some(ENDED), "ended", "host-gone"), "{length}");
@@ -485,7 +491,7 @@ fn a_line_without_an_end_is_no_word_and_neither_is_a_part_of_it() {
     for before in ["x".repeat(70_000) + "\n", "x\n".repeat(30_000)] {
         let ground = Ground::new();
         let leader = two(&ground);
-        let mut guard = Guard::ready(&mut member(&[], &leader, &["--sweep"]), "pin");
+        let mut guard = Guard::ready(&mut member(&[], &leader, &["--end-on-exit"]), "pin");
         guard.say(&before);
         guard.say("release\n");
         guard.close();
@@ -540,7 +546,7 @@ fn c05_what_is_left_at_the_leaders_exit_is_swept_only_if_that_was_asked_for() {
         };
         let ground = Ground::new();
         let mut leader = two(&ground);
-        let guard = guard_of(&leader, &["--sweep"]);
+        let guard = guard_of(&leader, &["--end-on-exit"]);
         leader.process.kill();
         leader.reap();
         let report = guard.report();
@@ -569,7 +575,7 @@ fn input_without_an_end_does_not_keep_it_from_the_leaders_exit() {
         let mut leader = two(&ground);
         let mut source = command(&["timeout", "30", "sh", "-c", junk]);
         let mut source = source.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut reader = member(&[], &leader, &["--sweep"]);
+        let mut reader = member(&[], &leader, &["--end-on-exit"]);
         let guard = Guard::ready(reader.stdin(source.stdout.take().unwrap()), "pin");
         // It has the other end as well.
         drop(reader);

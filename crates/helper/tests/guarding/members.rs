@@ -164,7 +164,7 @@ ctypes.CDLL(None).syscall({'x86_64': 60}.get(platform.machine(), 93), 0)
     let leader = Leader::spawn(ground.of(&["python3", "-c", script]).process_group(0));
     until("its first thread has left", || stat(leader.pid())[0] == "Z" && stat(leader.pid())[17] == "2");
     assert!(leader.process.is_alive());
-    let mut guard = Guard::ready(&mut member(&[], &leader, &["--sweep"]), "pin");
+    let mut guard = Guard::ready(&mut member(&[], &leader, &["--end-on-exit"]), "pin");
     guard.say("end 9 0\n");
     assert_eq!(guard.report().facts(), (Some(ENDED), "ended", "end"));
     assert!(!leader.process.is_alive());
@@ -291,7 +291,7 @@ fn c52_without_a_process_table_the_group_is_ended_and_that_is_unconfirmed() {
     let ground = Ground::new();
     let leader = Leader::start(&ground, TWO, 2);
     let members: Vec<Watched> = ground.marked().into_iter().map(Watched::new).collect();
-    let mut guard = Guard::ready(&mut member(&NO_PROC, &leader, &["--sweep"]), "pin");
+    let mut guard = Guard::ready(&mut member(&NO_PROC, &leader, &["--end-on-exit"]), "pin");
     guard.say("end 9 0\n");
     assert_eq!(guard.report().facts(), (Some(UNCONFIRMED), "unconfirmed", "end"));
     for member in members {
@@ -350,7 +350,7 @@ fn c50_a_process_table_that_hides_others_is_none() {
     let leader = Leader::spawn(leader.process_group(0));
     until("both members", || ground.marked().len() == 2);
     let members: Vec<Watched> = ground.marked().into_iter().map(Watched::new).collect();
-    let mut guard = Guard::ready(&mut member(&before, &leader, &["--sweep"]), "pin");
+    let mut guard = Guard::ready(&mut member(&before, &leader, &["--end-on-exit"]), "pin");
     guard.say("end 9 0\n");
     assert_eq!(guard.report().facts(), (Some(UNCONFIRMED), "unconfirmed", "end"));
     for member in members {

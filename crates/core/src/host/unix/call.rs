@@ -41,7 +41,7 @@ pub struct Call {
     best_effort: bool,
     changed_socket: bool,
     /// Said before the keeper has committed itself: to be said again to the next one.
-    said: Vec<u8>,
+    replay: Vec<u8>,
     began: Instant,
     shut: Option<Instant>,
     committed: bool,
@@ -78,7 +78,7 @@ impl Call {
             plain: None,
             best_effort,
             changed_socket: false,
-            said: Vec::new(),
+            replay: Vec::new(),
             began: Instant::now(),
             shut: None,
             committed: false,
@@ -241,8 +241,8 @@ impl Call {
     fn send_to(&self, keeper: &mut KeeperEnd) -> io::Result<()> {
         let along: Vec<_> = self.descriptors.iter().map(AsFd::as_fd).collect();
         keeper.connection.send_first(&self.spec, &along)?;
-        if !self.said.is_empty() {
-            keeper.connection.send(self.said.clone(), Vec::new());
+        if !self.replay.is_empty() {
+            keeper.connection.send(self.replay.clone(), Vec::new());
         }
         Ok(())
     }
@@ -288,7 +288,7 @@ impl Call {
         let mut bytes = Vec::new();
         put(&mut bytes);
         if !self.committed {
-            self.said.extend_from_slice(&bytes);
+            self.replay.extend_from_slice(&bytes);
         }
         keeper.connection.send(bytes, descriptors);
         true
@@ -427,7 +427,7 @@ impl Call {
             self.committed = true;
             self.descriptors.clear();
             self.spec = Vec::new();
-            self.said = Vec::new();
+            self.replay = Vec::new();
         }
     }
 

@@ -13,7 +13,7 @@ use holdfast_wire::{Spec, Step, ToKeeper};
 use crate::roles::guard::{GuardOptions, start_guard};
 use crate::sys::stops::stop;
 use crate::sys::{
-    self, Failure, Gate, Grouping, Handle, Look, PASSED, Pid, Plan, Standing, Surroundings, Wait,
+    self, ChildState, Failure, Gate, Grouping, Handle, PASSED, Pid, Placement, Plan, StartContext, Wait,
 };
 
 /// For the guard's first line.
@@ -62,12 +62,12 @@ pub fn start_behind_guard(
         return Err(not_started(io::ErrorKind::InvalidInput.into()));
     };
     let (read, write) = sys::gate().map_err(not_started)?;
-    let surroundings = Surroundings {
+    let context = StartContext {
         grouping: Grouping::Own,
         gate: Some(Gate { read: read.as_fd(), write: write.as_fd() }),
-        ..Surroundings::default()
+        ..StartContext::default()
     };
-    let mut plan = Box::new(Plan::new(spec, descriptors, &surroundings).map_err(not_started)?);
+    let mut plan = Box::new(Plan::new(spec, descriptors, &context).map_err(not_started)?);
     let started = sys::fork_gated(&mut plan).map_err(not_started)?;
     stop("gate-forked");
     let pid = started.pid;
@@ -88,15 +88,15 @@ pub fn start_behind_guard(
             Some(failure) => {
                 // The guard has nobody to end any more, and leaves at the end of its control pipe.
                 drop(gated.control);
-                settle(gated.guard);
-                settle(pid);
+                reap_when_dead(gated.guard);
+                reap_when_dead(pid);
                 Err(failure.into())
             }
         },
         Err(refused) => {
-            settle(pid);
+            reap_when_dead(pid);
             // It may have failed by itself before the gate.
-            Err(failure_in(&said(&started.status).0).map_or(refused, NotRun::from))
+            Err(failure_in(&status_bytes(&started.status).0).map_or(refused, NotRun::from))
         }
     }
 }
@@ -115,18 +115,18 @@ fn open_behind_guard(
 ) -> Result<Gated, NotRun> {
     // The new process does the same; whoever comes first.
     sys::give_group(pid);
-    if sys::group_of(pid) != Some(pid) || sys::look(pid) != Look::Live {
+    if sys::group_of(pid) != Some(pid) || sys::child_state(pid) != ChildState::Alive {
         return Err(NotRun::NotALeader);
     }
     stop("gate-grouped");
     let (guard, control) =
-        start_guard(options, pid, handle, Standing::Group(pid), false).map_err(NotRun::NoGuard)?;
+        start_guard(options, pid, handle, Placement::Group(pid), false).map_err(NotRun::NoGuard)?;
     stop("gate-guarded");
     let ready = await_ready(&control);
     stop("gate-ready");
     // Its word may have outlived it.
-    let ready = ready.and_then(|()| match sys::look(guard) {
-        Look::Live => Ok(()),
+    let ready = ready.and_then(|()| match sys::child_state(guard) {
+        ChildState::Alive => Ok(()),
         _ => Err(io::ErrorKind::UnexpectedEof.into()),
     });
     if let Err(error) = ready {
@@ -135,7 +135,7 @@ fn open_behind_guard(
         if let Ok(guard) = Handle::open(guard) {
             let _ = guard.signal(sys::SIGKILL);
         }
-        settle(guard);
+        reap_when_dead(guard);
         return Err(NotRun::NoGuard(error));
     }
     // Whether the new process is there to read it, its status says.
@@ -171,7 +171,7 @@ fn await_ready(control: &OwnedFd) -> io::Result<()> {
 }
 
 /// What the status pipe has to say by now, and whether it has ended.
-fn said(status: &OwnedFd) -> (Vec<u8>, bool) {
+fn status_bytes(status: &OwnedFd) -> (Vec<u8>, bool) {
     let mut said = Vec::new();
     let mut bytes = [0; 16];
     loop {
@@ -194,7 +194,7 @@ fn outcome(status: &OwnedFd, new: &Handle) -> Option<Failure> {
     let mut heard = Vec::new();
     loop {
         let has_ended = new.has_ended();
-        let (more, is_over) = said(status);
+        let (more, is_over) = status_bytes(status);
         heard.extend(more);
         if let Some(failure) = failure_in(&heard) {
             return Some(failure);
@@ -211,8 +211,8 @@ fn outcome(status: &OwnedFd, new: &Handle) -> Option<Failure> {
     }
 }
 
-/// Reaps a child of ours that is on its way out.
-fn settle(pid: Pid) {
+/// Waits for a dying child and reaps it.
+fn reap_when_dead(pid: Pid) {
     sys::await_end(pid);
     sys::reap(pid);
 }

@@ -10,7 +10,7 @@ use super::super::reactor::{EnvId, Reactor};
 use super::pool::{Pool, is_descriptor_limit};
 pub use crate::roles::guard::GuardOptions;
 use crate::roles::guard::start_guard;
-use crate::sys::{self, Handle, Look, Pid, Standing};
+use crate::sys::{self, ChildState, Handle, Pid, Placement};
 
 /// Why a child is not guarded. Nothing was signalled.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub enum Unguarded {
 }
 
 impl Unguarded {
-    /// In a word.
+    /// The name that the API's error has.
     pub fn as_str(&self) -> &'static str {
         match self {
             Unguarded::Dead => "dead",
@@ -72,10 +72,10 @@ impl Leader {
         })?;
         let group = sys::group_of(pid);
         let same_session = sys::is_in_our_session(pid);
-        match sys::look_behind(&handle, pid) {
-            Look::Live => (),
-            Look::Dead(_) => return Err(Unguarded::Dead),
-            Look::NotOurs => return Err(Unguarded::NotAChild),
+        match sys::child_state_behind(&handle, pid) {
+            ChildState::Alive => (),
+            ChildState::Exited(_) => return Err(Unguarded::Dead),
+            ChildState::NotOurs => return Err(Unguarded::NotAChild),
         }
         if group == sys::own_group() {
             return Err(Unguarded::OwnGroup);
@@ -182,12 +182,12 @@ impl Guards {
         options: &GuardOptions<'_>,
         again: bool,
     ) -> io::Result<(u32, u32)> {
-        let start = |standing| start_guard(options, leader.group, &leader.handle, standing, again);
+        let start = |placement| start_guard(options, leader.group, &leader.handle, placement, again);
         // By a pin only while the number is the leader's.
         let (pid, control) = match leader.same_session && leader.handle.is_unreaped() {
             // It may have moved to a session of its own since.
-            true => start(Standing::Group(leader.group)).or_else(|_| start(Standing::Session)),
-            false => start(Standing::Session),
+            true => start(Placement::Group(leader.group)).or_else(|_| start(Placement::Session)),
+            false => start(Placement::Session),
         }?;
         let guard = lock(&self.pool).watch_exit(pid);
         sys::set_nonblocking(&control)?;

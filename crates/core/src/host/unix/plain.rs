@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use holdfast_wire::{Background, Exit, Lifetime, NO_DESCRIPTOR, Reason, SpecView, Usage};
 
 use crate::ends::ladder::{self, EndRequest, Ladder};
-use crate::sys::{self, Delivery, Group, Look, Pid};
+use crate::sys::{self, ChildState, Delivery, Group, Pid};
 
-/// Who does not die of SIGKILL is sent it again so often.
+/// Interval at which SIGKILL is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -157,11 +157,11 @@ impl Plain {
             self.climb(EndRequest::for_reason(&self.lifetime, Reason::Timeout));
         }
         self.kill_if_due(now);
-        match sys::look(self.pid) {
-            Look::Live => None,
+        match sys::child_state(self.pid) {
+            ChildState::Alive => None,
             // Somebody else has reaped it (a host that ignores SIGCHLD).
-            Look::NotOurs => Some((None, Usage::default())),
-            Look::Dead(exit) => {
+            ChildState::NotOurs => Some((None, Usage::default())),
+            ChildState::Exited(exit) => {
                 if self.lifetime.background == Background::End || self.kill_at.is_some() {
                     self.group.signal(sys::SIGKILL);
                 }

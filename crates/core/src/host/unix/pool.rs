@@ -15,11 +15,11 @@ use holdfast_wire::{EndFacts, FromHelper, Mechanism, ToHelper, VERSION};
 use super::super::reactor::Reactor;
 use crate::channel::commitment::Commitment;
 use crate::channel::connection::{Connection, Missing};
-use crate::sys::{self, Handle, Identity, Look, Pid, Standing, Wait};
+use crate::sys::{self, ChildState, Handle, Identity, Pid, Placement, Wait};
 
 /// For the helper's first word, and for a keeper when none is idle.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Without an answer for so long the helper is sent SIGCONT.
+/// A helper that has not answered by then may be stopped, and is sent SIGCONT.
 const STOPPED: Duration = Duration::from_millis(50);
 /// At the end of this process: how long its helper has to leave, when it has nothing to do, and when there may be calls
 /// or guards that go on to their end.
@@ -316,7 +316,7 @@ impl Pool {
         let refusal = |error: &io::Error, what: &str| Refusal::of(error, &format!("{what} {shown}"));
         let (ours, theirs) =
             sys::control_pair().map_err(|error| refusal(&error, "making a control socket for"))?;
-        let pid = sys::start_helper(path, &["__spawn-helper"], &[(3, theirs.as_fd())], Standing::Session)
+        let pid = sys::start_helper(path, &["__spawn-helper"], &[(3, theirs.as_fd())], Placement::Session)
             .map_err(|error| refusal(&error, "starting the helper"))?;
         // Frees a descriptor, which the child's pidfd takes.
         drop(theirs);
@@ -347,8 +347,8 @@ impl Pool {
         Ok(())
     }
 
-    /// So that a child of ours leaves no zombie in the host: it is waited for through its descriptor, so that no other
-    /// child of the host can be meant.
+    /// Registers a child to be reaped through its descriptor, so that no other child of the host can be reaped by
+    /// mistake.
     pub fn watch_exit(&mut self, pid: Pid) -> u64 {
         // Those that cannot be watched, for want of pidfds.
         let known: Vec<u64> = self.children.keys().copied().collect();
@@ -357,7 +357,7 @@ impl Pool {
         }
         self.last_child += 1;
         if let Ok(handle) = Handle::open(pid)
-            && sys::look_behind(&handle, pid) != Look::NotOurs
+            && sys::child_state_behind(&handle, pid) != ChildState::NotOurs
         {
             let is_watched = self.reactor.watch_exit_for_pool(self.last_child << 1 | 1, &handle);
             self.children.insert(self.last_child, Child { pid, handle, is_watched });
@@ -468,7 +468,7 @@ impl Pool {
                 }
                 FromHelper::KeeperEnded { keeper, facts } => {
                     let id = (self.generation, keeper);
-                    // After the last word of its call nobody asks.
+                    // Otherwise its call has been reported already.
                     if self.busy.contains(&id) {
                         self.reports.insert(id, facts);
                     }

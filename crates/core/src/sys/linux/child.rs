@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use holdfast_wire::{Exit, Usage};
 
-use crate::sys::unix::child::{EVERY_CHILD, LOOK, Look, Told, look, peek_any, told};
+use crate::sys::unix::child::{ChildState, EVERY_CHILD, LOOK, Waited, child_state, peek_any, waited};
 use crate::sys::unix::pid::Pid;
 
 /// A reaped child.
@@ -26,13 +26,13 @@ pub struct Reaped {
 pub(super) fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<Reaped>> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     let into = usage.as_mut_ptr();
-    let found = told(|info| {
+    let found = waited(|info| {
         // SAFETY: `info` and `into` are valid for writes of their type for the length of the call.
         unsafe { libc::syscall(libc::SYS_waitid, kind, id, info, options, into) }
     })?;
     // SAFETY: zeroed, which is a valid rusage, and then written by the kernel.
     let usage = convert(&unsafe { usage.assume_init() });
-    Ok(found.map(|Told { pid, exit, .. }| Reaped { pid, exit, usage }))
+    Ok(found.map(|Waited { pid, exit, .. }| Reaped { pid, exit, usage }))
 }
 
 fn convert(usage: &libc::rusage) -> Usage {
@@ -46,8 +46,8 @@ fn convert(usage: &libc::rusage) -> Usage {
 
 pub(super) const REAP: i32 = libc::WEXITED | libc::WNOHANG | EVERY_CHILD;
 
-/// A zombie child of ours as reaping it would show it, and leaves it.
-pub fn inspect(pid: Pid) -> Option<Reaped> {
+/// What [`reap`] would return, without reaping.
+pub fn peek(pid: Pid) -> Option<Reaped> {
     waitid(libc::P_PID, pid.raw() as u32, LOOK).ok().flatten()
 }
 
@@ -61,8 +61,8 @@ pub fn reap_any() -> io::Result<Option<Reaped>> {
     waitid(libc::P_ALL, 0, REAP)
 }
 
-/// Children of ours, alive or not and but for `others`, found by asking: for a system without a usable /proc. Not always
-/// all of them: whoever comes back when those are gone finds the rest.
+/// Our children, zombies included, except `others`: found by probing every pid with waitid(2), for a system without a
+/// usable /proc. Not always all of them: calling it again when those are reaped finds the rest.
 pub fn children_by_number(others: &BTreeSet<Pid>) -> Vec<Pid> {
     /// The highest that there can be (proc(5), pid_max).
     const HIGHEST: i32 = 4_194_304;
@@ -79,7 +79,7 @@ pub fn children_by_number(others: &BTreeSet<Pid>) -> Vec<Pid> {
     let soon = own.saturating_add(MANY).min(highest);
     let ask = |range: std::ops::RangeInclusive<i32>| -> Vec<Pid> {
         let asked = range.filter_map(Pid::new).filter(|pid| !others.contains(pid));
-        asked.filter(|&pid| look(pid) != Look::NotOurs).collect()
+        asked.filter(|&pid| child_state(pid) != ChildState::NotOurs).collect()
     };
     let found = [own..=soon, 2..=own, soon..=highest].into_iter().map(ask).find(|found| !found.is_empty());
     found.unwrap_or_default()

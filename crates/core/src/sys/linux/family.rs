@@ -10,12 +10,12 @@ use super::handle::Handle;
 use super::pid_counter::numbers_since;
 use super::pidfd_info::{ask, info, numbers_in, uids_in};
 use super::user::LimitedUser;
-use crate::sys::unix::child::{Look, look};
+use crate::sys::unix::child::{ChildState, child_state};
 use crate::sys::unix::group::Group;
 use crate::sys::unix::pid::{Pid, group_of};
 
 /// Why a number stands for a process of the family, and can be asked whether it still does.
-enum Tie {
+enum Evidence {
     /// Our unreaped child.
     Child,
     /// In the pinned group.
@@ -24,13 +24,13 @@ enum Tie {
     Below(OwnedFd),
 }
 
-impl Tie {
+impl Evidence {
     fn holds(&self, pid: Pid, group: Option<&Group>) -> bool {
         match self {
-            Tie::Child => look(pid) != Look::NotOurs,
-            Tie::Member => group.is_some_and(|group| group.has(pid)),
+            Evidence::Child => child_state(pid) != ChildState::NotOurs,
+            Evidence::Member => group.is_some_and(|group| group.has(pid)),
             // Until it is reaped its number is nobody else's.
-            Tie::Below(fd) => info(fd).is_some_and(|(own, _)| own == pid.raw()),
+            Evidence::Below(fd) => info(fd).is_some_and(|(own, _)| own == pid.raw()),
         }
     }
 }
@@ -58,7 +58,7 @@ pub fn kill_family(
     user: Option<&LimitedUser>,
 ) -> Option<Family> {
     let numbers = numbers_since(first)?;
-    let mut family: HashMap<Pid, Tie> = children.map(|pid| (pid, Tie::Child)).collect();
+    let mut family: HashMap<Pid, Evidence> = children.map(|pid| (pid, Evidence::Child)).collect();
     let mut found = Family::default();
     for pid in numbers {
         let Some(in_group) = group_of(pid) else { continue };
@@ -66,7 +66,7 @@ pub fn kill_family(
             continue;
         }
         if group.is_some_and(|group| group.id() == in_group) {
-            family.insert(pid, Tie::Member);
+            family.insert(pid, Evidence::Member);
             // Held first, and a member after that: so it is that process.
             if user.is_some_and(|user| user.shares(pid, None))
                 && let Ok(handle) = Handle::open(pid)
@@ -89,17 +89,17 @@ pub fn kill_family(
             return None;
         };
         let (own, parent) = numbers_in(&told);
-        let tie = Pid::new(parent).and_then(|parent| Some((parent, family.get(&parent)?)));
+        let evidence = Pid::new(parent).and_then(|parent| Some((parent, family.get(&parent)?)));
         if own == pid.raw()
-            && let Some((parent, tie)) = tie
-            && tie.holds(parent, group)
+            && let Some((parent, evidence)) = evidence
+            && evidence.holds(parent, group)
         {
             if user.is_some_and(|user| uids_in(&told).is_some_and(|uids| user.is_shared(uids))) {
                 found.shared.extend(fd.try_clone().map(|fd| (pid, Handle::from_pidfd(fd))));
             } else if rustix::process::pidfd_send_signal(fd.as_fd(), rustix::process::Signal::KILL).is_ok() {
                 found.signalled.push(pid);
             }
-            family.insert(pid, Tie::Below(fd));
+            family.insert(pid, Evidence::Below(fd));
         }
     }
     Some(found)

@@ -12,7 +12,7 @@ use rustix::process::PidfdFlags;
 use super::child::{REAP, reap, waitid};
 use super::pidfd_info::info;
 use super::proc_fs::{self, Stat};
-use crate::sys::unix::child::{LOOK, Look, look, looked};
+use crate::sys::unix::child::{ChildState, LOOK, child_state, state_of};
 use crate::sys::unix::group::Delivery;
 use crate::sys::unix::io::is_readable;
 use crate::sys::unix::pid::{Pid, leads_own_group};
@@ -138,12 +138,12 @@ impl AsFd for Handle {
 }
 
 /// The same of the process behind a descriptor, where `pid` is its number if it is our child at all.
-pub fn look_behind(handle: &Handle, pid: Pid) -> Look {
+pub fn child_state_behind(handle: &Handle, pid: Pid) -> ChildState {
     match handle.pidfd() {
-        Some(fd) => looked(crate::sys::unix::child::waitid(libc::P_PIDFD, fd.as_raw_fd() as u32, LOOK)),
+        Some(fd) => state_of(crate::sys::unix::child::waitid(libc::P_PIDFD, fd.as_raw_fd() as u32, LOOK)),
         // By number: and the descriptor is of the one that has it, if that has not ended.
-        None if handle.number() == Some(pid) => look(pid),
-        None => Look::NotOurs,
+        None if handle.number() == Some(pid) => child_state(pid),
+        None => ChildState::NotOurs,
     }
 }
 

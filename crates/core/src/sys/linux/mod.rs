@@ -23,27 +23,27 @@ mod user;
 mod wait;
 mod work;
 
-pub use child::{Reaped, children_by_number, inspect, reap, reap_any};
+pub use child::{Reaped, children_by_number, peek, reap, reap_any};
 pub use descriptors::{open_descriptors, pipe};
 pub use event_fd::Counter;
 pub use family::{Family, kill_family};
-pub use handle::{Handle, LedGroup, end_of_child, handle_of_descendant, look_behind, reap_behind};
+pub use handle::{Handle, LedGroup, child_state_behind, end_of_child, handle_of_descendant, reap_behind};
 pub use identity::{Attributes, Identity, enlarge_pipe};
 pub use message::{MAX_DESCRIPTORS, Message, Sender, control_pair, receive, send, socket_pair};
 pub use mode::{become_keeper, become_mode, hide_arguments, ignore_signals, raise_default};
 pub use own::{open_directory, open_own_directory, open_own_program};
 pub use parent::{Parent, handle_of_parent};
-pub use pid_counter::Turn;
+pub use pid_counter::PidCounter;
 pub use pin::{make_group, make_pin};
 pub use poller::{Occurrence, Poller};
 pub use proc_fs::{
-    ChildrenFile, Listed, LiveMembers, below, descendants, few_descendants, found_members, is_alive,
-    is_runnable, live_members, own_children, shown,
+    ChildrenFile, Listed, LiveMembers, children_of, descendants, few_descendants, found_members, is_alive,
+    is_runnable, live_members, own_children, process_info,
 };
-pub use sched::Manners;
+pub use sched::IdlePolicy;
 pub use signal_fd::{Origin, SignalInfo, SignalSource};
 pub use start::{
-    Failure, Gate, Grouping, MOST_PLACES, PASSED, Plan, Stack, Started, Surroundings, fork_gated, gate, start,
+    Failure, Gate, Grouping, MOST_PLACES, PASSED, Plan, Stack, StartContext, Started, fork_gated, gate, start,
 };
 pub use user::LimitedUser;
 pub use wait::{Ready, Token, Wait};

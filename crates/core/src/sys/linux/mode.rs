@@ -46,8 +46,8 @@ pub fn become_mode(first_closed: Option<u32>) -> bool {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok()
 }
 
-/// Leaves of our command line, as others see it, nothing but the name: a pattern that finds the runner by a word of its
-/// command's (pkill -f) does not find its keeper. Where there is no usable /proc it stays.
+/// Truncates the visible command line to `argv[0]`, so that `pkill -f` with a word of the command does not hit the
+/// keeper. Where there is no usable /proc it stays.
 pub fn hide_arguments() {
     let Some((start, end)) = proc_fs::own_arguments() else { return };
     let start = start as *mut u8;

@@ -25,7 +25,7 @@ impl Parent {
         rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get())
     }
 
-    /// None where there is none to be seen.
+    /// None if the parent is gone, or outside our pid namespace.
     pub fn watch() -> Option<Parent> {
         let parent = rustix::process::getppid()?;
         let pidfd = rustix::process::pidfd_open(parent, PidfdFlags::empty()).ok();
@@ -39,7 +39,7 @@ impl Parent {
         self.pidfd.as_ref()
     }
 
-    /// Whether it is gone: whoever has lost its parent has another one by then.
+    /// True once we have been re-parented.
     pub fn is_gone(&self) -> bool {
         Parent::number() != self.number
     }

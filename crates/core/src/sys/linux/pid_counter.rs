@@ -10,12 +10,11 @@ pub(super) fn last_number() -> Option<Pid> {
     Pid::new(text.trim_end().rsplit(' ').next()?.parse().ok()?)
 }
 
-/// How far the kernel has come in giving out numbers.
+/// A snapshot of the pid allocator.
 ///
-/// It gives them out in turn, and from the start again when it has reached the highest. So until it has come around, no
-/// number is given out a second time.
+/// Pids ascend, and wrap at pid_max; until it wraps no pid is given out a second time.
 #[derive(Debug, Clone, Copy)]
-pub struct Turn {
+pub struct PidCounter {
     last: i32,
     /// Processes and threads started since boot, everywhere.
     started: u64,
@@ -24,13 +23,13 @@ pub struct Turn {
     highest: u64,
 }
 
-impl Turn {
+impl PidCounter {
     /// Of now. None where it cannot be read.
-    pub fn now() -> Option<Turn> {
+    pub fn now() -> Option<PidCounter> {
         let number = |text: &str| text.trim().parse::<u64>().ok();
         let stat = fs::read_to_string("/proc/stat").ok()?;
         let load = fs::read_to_string("/proc/loadavg").ok()?;
-        Some(Turn {
+        Some(PidCounter {
             last: last_number()?.raw(),
             started: number(stat.lines().find_map(|line| line.strip_prefix("processes "))?)?,
             alive: number(load.split(' ').nth(3)?.split('/').nth(1)?)?,
@@ -39,7 +38,7 @@ impl Turn {
     }
 
     /// Whether a number that was in use then has certainly not been given out since.
-    pub fn has_not_come_around_to(&self, pid: Pid, then: &Turn) -> bool {
+    pub fn has_not_come_around_to(&self, pid: Pid, then: &PidCounter) -> bool {
         let started = self.started.saturating_sub(then.started);
         // It may have skipped as many as are alive, and half a turn is more than enough.
         let less_than_a_turn = started + self.alive.max(then.alive) < self.highest / 2;
@@ -62,7 +61,7 @@ mod tests {
     #[test]
     fn numbers_are_given_out_in_turn() {
         let pid = |raw| Pid::new(raw).unwrap();
-        let turn = |last, started| Turn { last, started, alive: 200, highest: 32_768 };
+        let turn = |last, started| PidCounter { last, started, alive: 200, highest: 32_768 };
         let then = turn(1_000, 50_000);
         assert!(turn(1_000, 50_000).has_not_come_around_to(pid(1_000), &then));
         assert!(turn(9_000, 58_000).has_not_come_around_to(pid(700), &then));
@@ -70,7 +69,7 @@ mod tests {
         assert!(!turn(9_000, 58_000).has_not_come_around_to(pid(1_001), &then));
         assert!(!turn(900, 82_000).has_not_come_around_to(pid(700), &then));
         assert!(!turn(9_000, 50_000 + 40_000).has_not_come_around_to(pid(700), &then));
-        let crowd = Turn { alive: 20_000, ..turn(1_100, 50_100) };
+        let crowd = PidCounter { alive: 20_000, ..turn(1_100, 50_100) };
         assert!(!crowd.has_not_come_around_to(pid(700), &then));
     }
 }

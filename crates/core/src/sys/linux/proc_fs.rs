@@ -75,7 +75,7 @@ impl IntoIterator for Listed {
 
 /// The children that a process's first thread has started, or with `thorough` any of its threads. `None`: the lists
 /// cannot be read.
-fn children_of(pid: Pid, thorough: bool) -> Option<Vec<Pid>> {
+fn listed_children_of(pid: Pid, thorough: bool) -> Option<Vec<Pid>> {
     let tasks = format!("/proc/{pid}/task", pid = pid.raw());
     let list = if !thorough || has_one_thread(&tasks) {
         children_of_thread(&format!("{tasks}/{}", pid.raw()))
@@ -130,10 +130,10 @@ fn children_of_thread(task: &str) -> io::Result<Vec<Pid>> {
 
 /// The children of these processes, each with its parent. Without `thorough` what other threads than the first have
 /// started is left out: it shows when its parent has died.
-pub fn below(parents: &[Pid], thorough: bool) -> Listed {
+pub fn children_of(parents: &[Pid], thorough: bool) -> Listed {
     let mut found = Listed { pairs: Vec::new(), is_complete: true };
     for &parent in parents {
-        match children_of(parent, thorough) {
+        match listed_children_of(parent, thorough) {
             Some(children) => found.pairs.extend(children.into_iter().map(|child| (child, parent))),
             None => found.is_complete = false,
         }
@@ -167,7 +167,7 @@ fn walk(roots: &[Pid], most: usize) -> Listed {
         let listed = || found.pairs.get(next.checked_sub(roots.len())?).map(|&(child, _)| child);
         let Some(parent) = roots.get(next).copied().or_else(listed) else { return found };
         next += 1;
-        match children_of(parent, true) {
+        match listed_children_of(parent, true) {
             Some(children) => found.pairs.extend(children.into_iter().map(|child| (child, parent))),
             None => match scanned.get_or_insert_with(parents_by_scan) {
                 Some(all) => found.pairs.extend(all.iter().filter(|&&(_, of)| of == parent)),
@@ -199,7 +199,7 @@ fn printable(name: &[u8]) -> Vec<u8> {
 }
 
 /// A process as a report names it.
-pub fn shown(pid: Pid) -> ProcessInfo {
+pub fn process_info(pid: Pid) -> ProcessInfo {
     ProcessInfo { pid: pid.raw(), name: name(pid) }
 }
 
@@ -227,7 +227,7 @@ pub(super) fn is_ours() -> bool {
 /// The live members of a group, according to the process table.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LiveMembers {
-    /// These, zombies left out.
+    /// The live members; zombies are left out.
     These(Vec<Pid>),
     /// The table cannot be read, or not all of it (hidepid). It is not known that there are none.
     Unreadable,

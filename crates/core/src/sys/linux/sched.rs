@@ -6,27 +6,27 @@
 /// A message by a socket wakes its reader on the sender's processor, and there the reader usually goes first: the host
 /// would stand still while its keeper starts the command. A batch process waits until the host has come to its own
 /// next wait. For the call itself, and for the command, the policy is the usual one again.
-pub struct Manners {
+pub struct IdlePolicy {
     /// Only over the default policy: any other was somebody's choice.
     usual: bool,
 }
 
-impl Manners {
+impl IdlePolicy {
     /// Of this process, as it was started.
-    pub fn new() -> Manners {
+    pub fn new() -> IdlePolicy {
         // By number: musl's function answers ENOSYS, since POSIX wants of it what Linux does not do.
         // SAFETY: asks for this process's own policy.
         let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-        Manners { usual: policy == libc::SCHED_OTHER.into() }
+        IdlePolicy { usual: policy == libc::SCHED_OTHER.into() }
     }
 
     /// Before waiting for a call.
-    pub fn stand_back(&self) {
+    pub fn batch(&self) {
         self.take_on(libc::SCHED_BATCH);
     }
 
     /// A call has come.
-    pub fn step_forward(&self) {
+    pub fn normal(&self) {
         self.take_on(libc::SCHED_OTHER);
     }
 
@@ -40,8 +40,8 @@ impl Manners {
     }
 }
 
-impl Default for Manners {
+impl Default for IdlePolicy {
     fn default() -> Self {
-        Manners::new()
+        IdlePolicy::new()
     }
 }

@@ -100,7 +100,7 @@ pub enum Grouping {
 
 /// What a start needs beside the spec.
 #[derive(Default)]
-pub struct Surroundings<'a> {
+pub struct StartContext<'a> {
     /// A counter (eventfd(2)) to which the pid is added, once the process is in its group.
     pub commitment: Option<BorrowedFd<'a>>,
     /// Where it stands.
@@ -139,7 +139,7 @@ pub const PASSED: [u8; 1] = [u8::MAX];
 
 impl Plan {
     /// Makes a plan of a spec and the descriptors that came with it; the first is the working directory.
-    pub fn new(spec: SpecView, descriptors: &[OwnedFd], surroundings: &Surroundings<'_>) -> io::Result<Plan> {
+    pub fn new(spec: SpecView, descriptors: &[OwnedFd], context: &StartContext<'_>) -> io::Result<Plan> {
         let program = descriptors.get(usize::from(spec.program));
         // Away from the numbers that become places.
         let first_free = spec.places().len().max(3) as RawFd;
@@ -175,12 +175,12 @@ impl Plan {
             nofile: (Some(soft) != limit.current).then_some([soft, hard]),
             uid: spec.uid,
             gid: spec.gid,
-            commitment: surroundings.commitment.map_or(-1, |commitment| commitment.as_raw_fd()),
-            grouping: surroundings.grouping,
-            gate: surroundings
+            commitment: context.commitment.map_or(-1, |commitment| commitment.as_raw_fd()),
+            grouping: context.grouping,
+            gate: context
                 .gate
                 .map(|Gate { read, write }| GateNumbers { read: read.as_raw_fd(), write: write.as_raw_fd() }),
-            nohup: surroundings.nohup,
+            nohup: context.nohup,
             parent: std::process::id() as i32,
             status: -1,
             argv,

@@ -15,11 +15,11 @@ use super::pid::Pid;
 
 /// What waitid(2) says of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum ChildState {
     /// Our child, alive.
-    Live,
+    Alive,
     /// Our child, a zombie all of whose threads have ended.
-    Dead(Exit),
+    Exited(Exit),
     /// Not our child, or reaped.
     NotOurs,
 }
@@ -38,7 +38,7 @@ pub enum Kill {
 }
 
 /// What waitid(2) tells of a child.
-pub(in crate::sys) struct Told {
+pub(in crate::sys) struct Waited {
     pub pid: Pid,
     pub exit: Exit,
     /// Such as `CLD_STOPPED`.
@@ -46,9 +46,9 @@ pub(in crate::sys) struct Told {
 }
 
 /// Has this call fill in what it tells. `Ok(None)`: children, but none in the state asked for.
-pub(in crate::sys) fn told(
+pub(in crate::sys) fn waited(
     waitid: impl Fn(*mut libc::siginfo_t) -> libc::c_long,
-) -> io::Result<Option<Told>> {
+) -> io::Result<Option<Waited>> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     while waitid(info.as_mut_ptr()) != 0 {
         let error = io::Error::last_os_error();
@@ -64,12 +64,12 @@ pub(in crate::sys) fn told(
     let status = unsafe { info.si_status() };
     let Some(pid) = Pid::new(pid) else { return Ok(None) };
     let exit = if info.si_code == libc::CLD_EXITED { Exit::Code(status) } else { Exit::Signal(status) };
-    Ok(Some(Told { pid, exit, code: info.si_code }))
+    Ok(Some(Waited { pid, exit, code: info.si_code }))
 }
 
 /// Without rusage, which is the greater part of what a look costs where the system call has it.
-pub(in crate::sys) fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<Told>> {
-    told(|info| {
+pub(in crate::sys) fn waitid(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<Waited>> {
+    waited(|info| {
         // SAFETY: `info` is valid for writes for the length of the call.
         libc::c_long::from(unsafe { libc::waitid(kind, id, info, options) })
     })
@@ -84,28 +84,28 @@ pub(in crate::sys) const EVERY_CHILD: i32 = 0;
 pub(in crate::sys) const LOOK: i32 = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | EVERY_CHILD;
 
 /// Whether the number is our unreaped child, and whether that lives. Takes nothing away.
-pub fn look(pid: Pid) -> Look {
-    looked(waitid(libc::P_PID, pid.raw() as u32, LOOK))
+pub fn child_state(pid: Pid) -> ChildState {
+    state_of(waitid(libc::P_PID, pid.raw() as u32, LOOK))
 }
 
-pub(in crate::sys) fn looked(answer: io::Result<Option<Told>>) -> Look {
+pub(in crate::sys) fn state_of(answer: io::Result<Option<Waited>>) -> ChildState {
     match answer {
-        Ok(None) => Look::Live,
-        Ok(Some(dead)) => Look::Dead(dead.exit),
-        Err(_) => Look::NotOurs,
+        Ok(None) => ChildState::Alive,
+        Ok(Some(dead)) => ChildState::Exited(dead.exit),
+        Err(_) => ChildState::NotOurs,
     }
 }
 
 /// Signals our live child (rule 1).
 pub fn kill_child(pid: Pid, signal: i32) -> Kill {
-    match look(pid) {
-        Look::Live => {
+    match child_state(pid) {
+        ChildState::Alive => {
             // SAFETY: no memory is involved. Rule 1: `look` has just shown that `pid` is our unreaped child.
             let result = unsafe { libc::kill(pid.raw(), signal) };
             if result == 0 { Kill::Sent } else { Kill::Denied }
         }
-        Look::Dead(_) => Kill::Dead,
-        Look::NotOurs => Kill::NotOurs,
+        ChildState::Exited(_) => Kill::Dead,
+        ChildState::NotOurs => Kill::NotOurs,
     }
 }
 
@@ -124,20 +124,20 @@ pub fn peek_adopted() -> io::Result<Option<Pid>> {
     Ok(waitid(libc::P_ALL, 0, LOOK & !EVERY_CHILD)?.map(|dead| dead.pid))
 }
 
-/// Takes the news that a child was stopped.
+/// Consumes a pending stop notification of any child.
 pub fn take_any_stop() -> Option<Pid> {
     let options = libc::WSTOPPED | libc::WNOHANG | EVERY_CHILD;
     waitid(libc::P_ALL, 0, options).ok().flatten().map(|stopped| stopped.pid)
 }
 
-/// Takes the news that this child was stopped.
-pub fn stopped(pid: Pid) -> bool {
+/// Consumes a pending stop notification; true if there was one.
+pub fn take_stop(pid: Pid) -> bool {
     let options = libc::WSTOPPED | libc::WNOHANG | EVERY_CHILD;
     matches!(waitid(libc::P_PID, pid.raw() as u32, options), Ok(Some(told)) if told.code == libc::CLD_STOPPED)
 }
 
-/// Takes the news that this child was continued.
-pub fn continued(pid: Pid) -> bool {
+/// Consumes a pending continue notification; true if there was one.
+pub fn take_continue(pid: Pid) -> bool {
     let options = libc::WCONTINUED | libc::WNOHANG | EVERY_CHILD;
     matches!(waitid(libc::P_PID, pid.raw() as u32, options), Ok(Some(told)) if told.code == libc::CLD_CONTINUED)
 }

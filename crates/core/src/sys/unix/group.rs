@@ -8,7 +8,7 @@
 
 use std::io;
 
-use super::child::{Look, look};
+use super::child::{ChildState, child_state};
 use super::pid::{Pid, group_of, own_group};
 
 /// A process group whose number is held by a pin.
@@ -31,7 +31,7 @@ impl Group {
 
     /// Whether the number is the group's: the pin is an unreaped child of ours and a member.
     fn is_held(&self) -> bool {
-        look(self.pin) != Look::NotOurs && group_of(self.pin) == Some(self.id)
+        child_state(self.pin) != ChildState::NotOurs && group_of(self.pin) == Some(self.id)
     }
 
     /// Whether a process is a member. That the number is the group's is shown after the look at the process.

@@ -15,7 +15,8 @@ pub(crate) mod stops;
 mod terminal;
 
 pub use child::{
-    Kill, Look, await_end, continued, kill_child, look, peek_adopted, peek_any, stopped, take_any_stop,
+    ChildState, Kill, await_end, child_state, kill_child, peek_adopted, peek_any, take_any_stop,
+    take_continue, take_stop,
 };
 pub use descriptors::{
     allow_all_descriptors, are_free_beyond, await_writable, duplicate, inherited, inherited_control,
@@ -35,5 +36,5 @@ pub use pid::{
 pub use program::{at_exit, environment, replace_process};
 pub use shared::SharedNumbers;
 pub use signals::{block_all_signals, is_ignored, is_pending, stop_ourselves};
-pub use spawn::{Standing, by_fork, start_helper};
+pub use spawn::{Placement, by_fork, start_helper};
 pub use terminal::Terminal;

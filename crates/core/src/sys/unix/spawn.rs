@@ -43,7 +43,7 @@ fn check(code: i32) -> io::Result<()> {
 
 /// Where the new process stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Placement {
     /// In a session of its own.
     Session,
     /// In this group of our session.
@@ -56,7 +56,7 @@ pub fn start_helper(
     path: &Path,
     args: &[&str],
     places: &[(RawFd, BorrowedFd<'_>)],
-    standing: Standing,
+    placement: Placement,
 ) -> io::Result<Pid> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     // Away from the numbers that are written to.
@@ -69,21 +69,21 @@ pub fn start_helper(
     for &(number, descriptor) in places {
         moves.push((number, copy(descriptor)?));
     }
-    match spawn(path, args, &moves, standing) {
+    match spawn(path, args, &moves, placement) {
         // A sandbox that refuses clone3(2) so that the C library does not fall back on what went before it.
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) && !is_elsewhere(standing) => {
-            fork(path, args, moves, standing)
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) && !is_elsewhere(placement) => {
+            fork(path, args, moves, placement)
         }
         other => other,
     }
 }
 
 /// A group of another session, or none: nobody can join it.
-fn is_elsewhere(standing: Standing) -> bool {
-    matches!(standing, Standing::Group(group) if !is_in_our_session(group))
+fn is_elsewhere(placement: Placement) -> bool {
+    matches!(placement, Placement::Group(group) if !is_in_our_session(group))
 }
 
-fn spawn(path: &Path, args: &[&str], moves: &[(RawFd, OwnedFd)], standing: Standing) -> io::Result<Pid> {
+fn spawn(path: &Path, args: &[&str], moves: &[(RawFd, OwnedFd)], placement: Placement) -> io::Result<Pid> {
     let path = CString::new(path.as_os_str().as_encoded_bytes())?;
     let args = args.iter().map(|&arg| CString::new(arg)).collect::<Result<Vec<_>, _>>()?;
     let mut actions = MaybeUninit::uninit();
@@ -108,9 +108,9 @@ fn spawn(path: &Path, args: &[&str], moves: &[(RawFd, OwnedFd)], standing: Stand
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
     // SAFETY: an initialised object and set.
     check(unsafe { libc::posix_spawnattr_setsigmask(&mut attributes.0, all.as_ptr()) })?;
-    let stands = match standing {
-        Standing::Session => libc::POSIX_SPAWN_SETSID,
-        Standing::Group(group) => {
+    let stands = match placement {
+        Placement::Session => libc::POSIX_SPAWN_SETSID,
+        Placement::Group(group) => {
             // SAFETY: an initialised object.
             check(unsafe { libc::posix_spawnattr_setpgroup(&mut attributes.0, group.raw()) })?;
             libc::POSIX_SPAWN_SETPGROUP as libc::c_short
@@ -141,14 +141,14 @@ pub fn by_fork(command: &mut Command) -> &mut Command {
 }
 
 /// The same by fork(2), which copies the host's page tables.
-fn fork(path: &Path, args: &[&str], moves: Vec<(RawFd, OwnedFd)>, standing: Standing) -> io::Result<Pid> {
+fn fork(path: &Path, args: &[&str], moves: Vec<(RawFd, OwnedFd)>, placement: Placement) -> io::Result<Pid> {
     let mut command = Command::new(path);
     command.arg0(NAME.to_str().unwrap_or_default()).args(args).env_clear();
     let prepare = move || {
         block_all_signals();
-        match standing {
-            Standing::Session => rustix::process::setsid().map(|_| ())?,
-            Standing::Group(group) => rustix::process::setpgid(None, group.rustix())?,
+        match placement {
+            Placement::Session => rustix::process::setsid().map(|_| ())?,
+            Placement::Group(group) => rustix::process::setpgid(None, group.rustix())?,
         }
         for (number, descriptor) in &moves {
             // SAFETY: in the new process, which has no owner of these numbers, before it is another program.

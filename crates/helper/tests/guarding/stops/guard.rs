@@ -34,8 +34,8 @@ fn host() {
     let mut leader = Leader::spawn(command(&["sh", "-c", FOUR]).process_group(0));
     println!("leader {}", leader.pid());
     let mut guard = match by.as_str() {
-        "pin" => member_with(leader.pidfd(), &leader, &["--sweep"]),
-        _ => outsider(leader.pidfd(), leader.pid(), &["--sweep"]),
+        "pin" => member_with(leader.pidfd(), &leader, &["--end-on-exit"]),
+        _ => outsider(leader.pidfd(), leader.pid(), &["--end-on-exit"]),
     };
     let guard = Guard::start(guard.env(POINT, std::env::var(POINT).unwrap()));
     println!("guard {}", guard.process.pid);
