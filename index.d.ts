@@ -247,6 +247,13 @@ export interface RunOptions<E extends OutputEncoding = OutputEncoding> extends C
    * 'pipe'.
    */
   onOutput?: ((chunk: { stream: 'stdout' | 'stderr'; data: Uint8Array }) => unknown) | undefined
+  /**
+   * Time in whole milliseconds (at most 2^31 - 1) after which run() resolves with what there is so far, if the command has
+   * not exited by then: `kept` is set, the reason is 'yield', `ok` is false, and nothing is checked. The command runs on,
+   * contained; its `timeout`, `idleTimeout` and `background` hold as before, its `signal` does not concern it any more, and
+   * what it prints is for `kept.read()` and not for `onOutput`. 0 or undefined: run() waits for the end.
+   */
+  yieldAfter?: number | undefined
 }
 
 export interface ContainedEvents {
@@ -344,7 +351,7 @@ export interface EndReport {
   /**
    * 'ended': shown to be ended. 'released': runs on for good, on purpose. 'unconfirmed': could not be shown.
    * 'survivors': some are left, by name. 'refused': holdfast could not show that signalling was safe, and did not.
-   * 'kept': it runs on, contained, and nothing is proven yet (in the RunResult of a call with background 'keep' alone).
+   * 'kept': it runs on, contained, and nothing is proven yet (in a RunResult alone: background 'keep', `yieldAfter`).
    */
   outcome: 'ended' | 'released' | 'unconfirmed' | 'survivors' | 'refused' | 'kept'
   /** What the end was shown by; with 'kept', what holds the processes that run on. */
@@ -354,6 +361,7 @@ export interface EndReport {
   /** What began the end. */
   reason:
     | 'exit'
+    | 'yield'
     | 'timeout'
     | 'idle'
     | 'abort'
@@ -411,8 +419,8 @@ export interface RunResult<T extends string | Uint8Array = string> {
   /** Used by everything the call started: times in milliseconds, the largest resident size in bytes. */
   usage: { userTime: number; systemTime: number; maxRss: number }
   report: EndReport
-  /** The call that still runs (background: 'keep'); undefined otherwise. It does not keep the host's event loop alive. */
-  kept?: RunningCall
+  /** The call that goes on (background: 'keep', `yieldAfter`); undefined otherwise. */
+  kept?: KeptCall<T>
   /** Fixed texts (see `notices`), fit to be shown to a model. */
   notices: string[]
 }
@@ -528,6 +536,26 @@ export interface RunningCall {
   end(options?: EndOptions): Promise<EndReport>
   /** @deprecated Not yet supported: rejects with ERR_HOLDFAST_NOT_SUPPORTED. */
   release(): Promise<EndReport>
+}
+/**
+ * A call that goes on after its result. Its output is read all the time, at most 64 KiB a millisecond of each stream, so
+ * that it never waits for a reader; while it is silent it costs the event loop nothing. It does not keep the event loop
+ * alive, and ends with the host, unless ref() or end() was called.
+ */
+export interface KeptCall<T extends string | Uint8Array = string> extends RunningCall {
+  /**
+   * What came since the last read, or since the result: of each stream head and tail within `maxOutput`, in the `encoding`
+   * of the call; a character that is not all there comes with the next read. Also after the end: what had not been read.
+   */
+  read(): { stdout: T; stderr: T; dropped: { stdout: number; stderr: number } }
+  /** How the command exited; both null when its keeper was lost, or when it is among the survivors. Never rejects. */
+  readonly exited: Promise<{ exitCode: number | null; signal: NodeJS.Signals | null }>
+  /** The last report, when nothing of the call is left. Never rejects. */
+  readonly ended: Promise<EndReport>
+  /** Keeps the event loop alive until the end. */
+  ref(): void
+  /** Takes ref() back. */
+  unref(): void
 }
 /** The calls of this thread that have not ended, oldest first; also those whose handle was dropped. */
 export function running(): RunningCall[]

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import { HoldfastError, type RunningCall, type RunOptions, type RunResult, run } from '../../index'
+import { HoldfastError, type KeptCall, type RunOptions, type RunResult, run } from '../../index'
 import { holds, type Same } from './assert'
 
 export async function results(options: RunOptions, encoding: BufferEncoding | 'buffer'): Promise<void> {
@@ -16,7 +16,7 @@ export async function results(options: RunOptions, encoding: BufferEncoding | 'b
   holds<Same<typeof either.stdout, string | Uint8Array>>()
   const unknown = await run('cat', [], options)
   holds<Same<typeof unknown.stdout, string | Uint8Array>>()
-  holds<Same<typeof text.kept, RunningCall | undefined>>()
+  holds<Same<typeof text.kept, KeptCall | undefined>>()
 }
 
 // Generic over the encoding alone, or an editor could neither complete the options nor show what they mean.

@@ -334,6 +334,13 @@ export abstract class Call extends AsyncResource implements Watcher {
     native.handOver(handle, handed)
   }
 
+  /** What is left runs on, its pipes are the host's still: onTaken() follows, or onEnded() where nothing is left. */
+  protected keepRunning(): void {
+    const handle = this.live()
+    // A plain child has no keeper, and goes on.
+    if (handle !== undefined && !native.handOver(handle, []) && this.phase === 'running') this.onTaken('none')
+  }
+
   private closeHandedOver(pipe: Pipe): void {
     pipe.handedOver = false
     pipe.close()

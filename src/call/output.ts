@@ -46,9 +46,13 @@ class Blocks {
   }
 }
 
+const EMPTY = Buffer.alloc(0)
+
 export class Output {
   /** Bytes that were left out. */
   dropped = 0
+  /** What belongs to a character that is not all there. */
+  rest: Buffer = EMPTY
   private readonly head = new Blocks()
   private readonly tail = new Blocks()
   private readonly headLimit: number
@@ -67,15 +71,20 @@ export class Output {
     this.dropped += this.tail.trim(this.tailLimit)
   }
 
-  /** Once, after the last add(). Settles `dropped`. */
-  result(encoding: BufferEncoding | 'buffer'): string | Buffer {
+  /**
+   * Once, after the last add(). Settles `dropped`.
+   * @param more of the stream comes later, in another one: what cannot be told in this encoding without it is the `rest`
+   */
+  result(encoding: BufferEncoding | 'buffer', more = false): string | Buffer {
     let head = this.head.bytes()
     let tail = this.tail.bytes()
     const over = tail.length - this.tailLimit
     if (over <= 0 && this.dropped === 0) {
-      const all = tail.length === 0 ? head : Buffer.concat([head, tail])
+      let all = tail.length === 0 ? head : Buffer.concat([head, tail])
+      if (more) all = this.withoutRest(all, encoding)
       return encoding === 'buffer' ? all : all.toString(encoding)
     }
+    if (more) tail = this.withoutRest(tail, encoding)
     tail = tail.subarray(Math.max(over, 0))
     this.dropped += Math.max(over, 0)
     if (encoding === 'utf8' || encoding === 'utf-8') {
@@ -88,6 +97,28 @@ export class Output {
     if (encoding === 'buffer') return Buffer.concat([head, Buffer.from(marker), tail])
     return head.toString(encoding) + marker + tail.toString(encoding)
   }
+
+  private withoutRest(bytes: Buffer, encoding: BufferEncoding | 'buffer'): Buffer {
+    const all = whole(bytes, encoding)
+    this.rest = bytes.subarray(all.length)
+    return all
+  }
+}
+
+/** Bytes of a unit, in encodings where each is by itself. */
+const UNITS: { readonly [encoding: string]: number } = {
+  utf16le: 2,
+  'utf-16le': 2,
+  ucs2: 2,
+  'ucs-2': 2,
+  base64: 3,
+  base64url: 3,
+}
+
+/** Without a last character, or a last unit, that is not all there. */
+function whole(bytes: Buffer, encoding: BufferEncoding | 'buffer'): Buffer {
+  if (encoding === 'utf8' || encoding === 'utf-8') return wholeEnd(bytes)
+  return bytes.subarray(0, bytes.length - (bytes.length % (UNITS[encoding] ?? 1)))
 }
 
 const isContinuation = (byte: number | undefined) => byte !== undefined && (byte & 0xc0) === 0x80

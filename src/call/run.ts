@@ -5,6 +5,7 @@ import { Place } from '../native/addon'
 import { clearTimeout, clock, setTimeout } from '../native/timers'
 import { watchSignal } from '../options/abort'
 import { RUN } from '../options/names'
+import { integer } from '../options/values'
 import { AFTER_THE_END, HELD_BY_KERNEL, lent, type Pipe, Reader, type Sink, Writer } from '../pipe/pipe'
 import { PipeWritable } from '../pipe/streams'
 import { abortError, codes, HoldfastError, invalidType, invalidValue, outOfRange } from '../report/errors'
@@ -13,9 +14,9 @@ import { notices } from '../report/notices'
 import { Call } from './call'
 import { type Command, commandOf, splitArguments } from './command'
 import { givenOf } from './given'
+import { keptViewOf } from './kept'
 import { longestOutput, Output } from './output'
 import { placesOf } from './places'
-import { viewOf } from './registry'
 
 const MAX_OUTPUT = 64 * 1024 * 1024
 /** Bytes; of which a message has less. */
@@ -32,6 +33,7 @@ interface Wishes {
   readonly maxOutput: number | undefined
   readonly check: boolean
   readonly onOutput: Consumer | undefined
+  readonly yieldAfter: number
 }
 
 /** @see the declaration in index.d.ts */
@@ -47,7 +49,8 @@ export function run(file: string, second?: unknown, third?: unknown): Promise<Re
   })
 }
 
-function wishesOf({ input, encoding = 'utf8', maxOutput, check = false, onOutput }: RunOptions): Wishes {
+function wishesOf(options: RunOptions): Wishes {
+  const { input, encoding = 'utf8', maxOutput, check = false, onOutput } = options
   if (input !== undefined && typeof input !== 'string' && !ArrayBuffer.isView(input) && !isReadable(input)) {
     throw invalidType('options.input', 'a string, a Uint8Array or a Readable', input)
   }
@@ -61,7 +64,8 @@ function wishesOf({ input, encoding = 'utf8', maxOutput, check = false, onOutput
   if (onOutput !== undefined && typeof onOutput !== 'function') {
     throw invalidType('options.onOutput', 'a function', onOutput)
   }
-  return { input, encoding: encoding.toLowerCase() as typeof encoding, maxOutput, check, onOutput }
+  const yieldAfter = integer('yieldAfter', options.yieldAfter, 0)
+  return { input, encoding: encoding.toLowerCase() as typeof encoding, maxOutput, check, onOutput, yieldAfter }
 }
 
 /** What a consumer returns besides (`chunks.push(data)`) says nothing. */
@@ -100,19 +104,23 @@ interface Settle {
   reject(error: unknown): void
 }
 
-class RunCall extends Call {
+export class RunCall extends Call {
   private readonly began = clock()
   private readonly collectors: Collector[] = []
   private stopInput: (() => void) | undefined
   private exitCode: number | null = null
   private exitSignal: NodeJS.Signals | null = null
-  private isHandedOver = false
+  /** What made it a call that goes on; undefined: its result is that of its end. */
+  private keptBy: 'exit' | 'yield' | undefined
+  private hasAskedToKeep = false
   private isSettled = false
   private lastReport: EndReport | undefined
   private consumerError: HoldfastError | undefined
   /** What ended the wait for consumers after the command itself had ended. */
   private cutOffBy: 'timeout' | 'abort' | 'idle' | 'end' | undefined
   private limit: NodeJS.Timeout | undefined
+  private yieldTimer: NodeJS.Timeout | undefined
+  private readonly exited = deferred<Exit>()
 
   constructor(
     command: Command,
@@ -134,6 +142,10 @@ class RunCall extends Call {
   // ---- what happens
   protected onStarted(): void {
     this.begin()
+    const { yieldAfter } = this.wishes
+    if (yieldAfter === 0) return
+    const left = Math.max(1, yieldAfter - (clock() - this.began))
+    this.yieldTimer = setTimeout(() => this.goOnKept('yield'), left)
   }
 
   protected onFailed(): void {
@@ -144,21 +156,35 @@ class RunCall extends Call {
     this.exitCode = code
     this.exitSignal = signal
     this.stopInput?.()
-    if (this.commandOf().background !== 'keep') return
-    this.conclude(HELD_BY_KERNEL)
+    this.exited.resolve({ exitCode: code, signal })
+    clearTimeout(this.yieldTimer)
+    if (this.commandOf().background === 'keep') this.goOnKept('exit')
+  }
+
+  /** The result is made now, and the call goes on. Who waits for the time does not wait for a consumer. */
+  private goOnKept(by: 'exit' | 'yield'): void {
+    if (this.keptBy !== undefined || this.lastReport !== undefined) return
+    this.keptBy = by
+    this.conclude(HELD_BY_KERNEL, by === 'yield')
     this.limitConsumers()
   }
 
   protected onTaken(mechanism: EndReport['mechanism']): void {
-    // Whoever awaits the result has no unref(): what was kept may not keep the host.
+    // Who awaits the result has no unref() before: a kept call must not keep the event loop alive.
     this.unref()
-    this.finish(keptReport(mechanism))
+    this.finish(keptReport(mechanism, this.keptBy ?? 'exit'))
+    for (const collector of this.collectors) collector.keep()
   }
 
   protected onEnded(report: EndReport): void {
     this.lastReport = report
+    clearTimeout(this.yieldTimer)
+    this.exited.resolve({ exitCode: this.exitCode, signal: this.exitSignal })
+    // It may have printed more before it was known to go on.
+    if (this.keptBy !== undefined) for (const collector of this.collectors) collector.again()
     // A limit, an abort and end() win over a consumer that does not answer; a command that exits by itself waits for it.
-    this.conclude(report.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL, report.reason !== 'exit')
+    const unasked = report.reason !== 'exit' || this.isSettled
+    this.conclude(report.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL, unasked)
     // It may have exited by itself just before it was ended.
     if (this.endedBy !== undefined) this.cutOff(this.endedBy)
     if (this.isSettled) return
@@ -171,7 +197,7 @@ class RunCall extends Call {
   /** The keeper kept the time as long as the command ran. */
   private limitConsumers(): void {
     const { timeout } = this.commandOf()
-    if (timeout === 0 || this.isHandedOver || this.limit !== undefined) return
+    if (timeout === 0 || this.hasAskedToKeep || this.limit !== undefined) return
     const left = Math.max(1, timeout - (clock() - this.began))
     this.limit = setTimeout(() => this.cutOff('timeout'), left)
   }
@@ -208,9 +234,9 @@ class RunCall extends Call {
       this.closePipes()
       this.settle(this.lastReport)
       this.finish(this.lastReport)
-    } else if (this.phase === 'exited' && this.commandOf().background === 'keep' && !this.isHandedOver) {
-      this.isHandedOver = true
-      this.handOver()
+    } else if (this.keptBy !== undefined && !this.hasAskedToKeep) {
+      this.hasAskedToKeep = true
+      this.keepRunning()
     }
   }
 
@@ -218,6 +244,7 @@ class RunCall extends Call {
     if (this.isSettled) return
     this.isSettled = true
     clearTimeout(this.limit)
+    clearTimeout(this.yieldTimer)
     this.setWaiting(false)
     this.forgetSignal()
     try {
@@ -231,16 +258,13 @@ class RunCall extends Call {
     if (this.error !== undefined) throw this.error
     const result = this.resultWith(report)
     if (this.consumerError !== undefined) throw Object.assign(this.consumerError, { result })
-    if (result.ok || !this.wishes.check) return result
+    if (result.ok || !this.wishes.check || report.reason === 'yield') return result
     throw result.aborted ? abortError(this.commandOf().signal, result) : this.checkError(result)
   }
 
   private resultWith(report: EndReport): Result {
-    const { encoding, maxOutput } = this.wishes
-    const [stdout, stderr] = [1, 2].map((place) => {
-      const output = this.collectors.find((collector) => collector.place === place)?.output ?? new Output(0)
-      return { text: output.result(encoding), dropped: output.dropped }
-    }) as [Collected, Collected]
+    const { maxOutput } = this.wishes
+    const [stdout, stderr] = this.collect(report.outcome === 'kept')
     const isCut = stdout.dropped + stderr.dropped > 0
     // Where the report has a worse one, that of the output is beside it.
     const texts = new Set([report.notice])
@@ -260,9 +284,27 @@ class RunCall extends Call {
       duration: clock() - this.began,
       usage: this.usage,
       report,
-      ...(report.outcome === 'kept' && { kept: viewOf(this) }),
+      ...(report.outcome === 'kept' && { kept: keptViewOf(this) }),
       notices: [...texts].filter((text) => text !== undefined),
     }
+  }
+
+  /** What has been read since it was last asked for. @param more there may be more to come */
+  private collect(more: boolean): [Collected, Collected] {
+    return [1, 2].map((place) => {
+      const collector = this.collectors.find((one) => one.place === place)
+      return collector?.take(more) ?? { text: new Output(0).result(this.wishes.encoding), dropped: 0 }
+    }) as [Collected, Collected]
+  }
+
+  // ---- once it is kept
+  read(): { stdout: string | Uint8Array; stderr: string | Uint8Array; dropped: Result['dropped'] } {
+    const [stdout, stderr] = this.collect(this.lastReport === undefined)
+    return { stdout: stdout.text, stderr: stderr.text, dropped: { stdout: stdout.dropped, stderr: stderr.dropped } }
+  }
+
+  exitedPromise(): Promise<Exit> {
+    return this.exited.promise
   }
 
   private checkError(result: Result): HoldfastError {
@@ -351,12 +393,25 @@ interface Collected {
   readonly dropped: number
 }
 
+interface Exit {
+  readonly exitCode: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+function deferred<T>(): { readonly promise: Promise<T>; resolve(value: T): void } {
+  let resolve: (value: T) => void = () => {}
+  const promise = new Promise<T>((settle) => {
+    resolve = settle
+  })
+  return { promise, resolve }
+}
+
 /** What runs on is held, and has proven nothing yet. */
-const keptReport = (mechanism: EndReport['mechanism']): EndReport => ({
+const keptReport = (mechanism: EndReport['mechanism'], reason: 'exit' | 'yield'): EndReport => ({
   outcome: 'kept',
   mechanism,
   by: 'keeper',
-  reason: 'exit',
+  reason,
   leftovers: [],
   leftoverCount: 0,
   released: [],
@@ -369,23 +424,56 @@ class Collector implements Sink {
   isDone = false
   /** What `onOutput` returned is not settled: what comes meanwhile, once that is waited for no more, is for the result alone. */
   private isConsuming = false
-  readonly reader: Reader
-  readonly output: Output
+  /** It reads for whoever asks, if anybody does. */
+  private isKept = false
+  reader: Reader
+  private output: Output
 
   constructor(
     private readonly call: RunCall,
-    pipe: Pipe,
+    private readonly pipe: Pipe,
     readonly place: number,
   ) {
-    const { maxOutput = MAX_OUTPUT, encoding } = call.wishes
-    this.output = new Output(Math.min(maxOutput, longestOutput(encoding)))
+    this.output = this.newOutput()
     this.reader = new Reader(pipe, this)
+    this.reader.more()
+  }
+
+  private newOutput(): Output {
+    const { maxOutput = MAX_OUTPUT, encoding } = this.call.wishes
+    return new Output(Math.min(maxOutput, longestOutput(encoding)))
+  }
+
+  take(more: boolean): Collected {
+    const { output } = this
+    const isMore = more && this.pipe.open
+    const text = output.result(this.call.wishes.encoding, isMore)
+    this.output = this.newOutput()
+    this.output.add(output.rest)
+    return { text, dropped: output.dropped }
+  }
+
+  /** Reads on, after what the kernel held was taken for the end. */
+  again(): void {
+    if (!this.isDone || !this.pipe.open) return
+    this.isDone = false
+    this.reader = new Reader(this.pipe, this)
+  }
+
+  keep(): void {
+    this.isKept = true
+    this.again()
     this.reader.more()
   }
 
   received(length: number): boolean {
     const bytes = lent(length)
     this.output.add(bytes)
+    if (this.isKept) {
+      // A block in a millisecond: one that prints without pause must not keep the host busy.
+      setTimeout(() => this.reader.more(), 1).unref()
+      return false
+    }
     const { onOutput } = this.call.wishes
     if (onOutput === undefined || this.call.hasFailed || this.isConsuming) return true
     try {

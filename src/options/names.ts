@@ -55,6 +55,7 @@ export const RUN = taker<api.RunOptions & Pick<api.SpawnOptions, 'serialization'
   maxOutput: true,
   check: true,
   onOutput: true,
+  yieldAfter: true,
 })
 export const GUARD = taker<NonNullable<Parameters<typeof api.guard>[1]>>('guard()', { signal: true, background: true })
 export const END = taker<api.EndOptions>('end()', { signal: true, grace: true })
