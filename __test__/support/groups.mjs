@@ -4,7 +4,28 @@
 export const ALONE = ['death', 'leak']
 
 /** For `npm run test:quick`: a bit of everything that is promised, in less than a minute. */
-export const QUICK = ['guarantees', 'pages']
+export const QUICK = [
+  'background',
+  'consumer',
+  'copies',
+  'errors',
+  'events',
+  'exit',
+  'group',
+  'guarantees',
+  'identity',
+  'imports',
+  'inspect',
+  'messages',
+  'neighbour',
+  'options',
+  'orphans',
+  'output',
+  'pages',
+  'run-command',
+  'settle',
+  'streams',
+]
 
 /** What takes longest, first. */
 export const SLOWEST = [
