@@ -1,8 +1,10 @@
 // docs/guarantees.md names a test for everything that it says is ended, docs/cases.md names the tests of each case.
-// Here is that those tests exist, and that every case that is cited is in the table.
+// Here is that those tests exist, that every case that is cited is in the table, and that titles and files of tests have
+// the form that is agreed on.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { ALONE, QUICK, SLOWEST } from './support/groups.mjs'
 import test from './support/test.mjs'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
@@ -117,4 +119,21 @@ test('every case that a page cites is in the table', (t) => {
       .map(([number]) => `${number} ${page}`),
   )
   t.deepEqual(unknown, [])
+})
+
+// ---- form
+const FILES = below('__test__', '.test.mjs').map(nameOf)
+
+test('a title begins with what is shown, and ends with its cases', (t) => {
+  const wrong = FILES.flatMap((file) => titles(file).filter((title) => /^C\d\d\b/.test(title)))
+  t.deepEqual(wrong, [])
+})
+
+test('the tests of a file run one after the other, in a group that has it', (t) => {
+  const own = FILES.filter((file) => /^import .* from 'ava'/m.test(readFileSync(`${ROOT}/__test__/${file}.test.mjs`, 'utf8')))
+  t.deepEqual(own, [])
+  t.deepEqual(
+    [...ALONE, ...QUICK, ...SLOWEST].filter((file) => !FILES.includes(file)),
+    [],
+  )
 })
