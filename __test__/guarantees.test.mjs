@@ -130,7 +130,9 @@ test('a title begins with what is shown, and ends with its cases', (t) => {
 })
 
 test('the tests of a file run one after the other, in a group that has it', (t) => {
-  const own = FILES.filter((file) => /^import .* from 'ava'/m.test(readFileSync(`${ROOT}/__test__/${file}.test.mjs`, 'utf8')))
+  const own = FILES.filter((file) =>
+    /^import .* from 'ava'/m.test(readFileSync(`${ROOT}/__test__/${file}.test.mjs`, 'utf8')),
+  )
   t.deepEqual(own, [])
   t.deepEqual(
     [...ALONE, ...QUICK, ...SLOWEST].filter((file) => !FILES.includes(file)),

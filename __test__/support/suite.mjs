@@ -46,8 +46,18 @@ export function has(t, reason) {
 export function folder(t) {
   const path = mkdtempSync(join(tmpdir(), 'holdfast-'))
   // Something that is on its way out may still write to it.
-  t.teardown(() => rmSync(path, { recursive: true, force: true, maxRetries: 10 }))
+  t.teardown(() => until(() => isRemoved(path), `an empty folder ${path}`))
   return path
+}
+
+function isRemoved(path) {
+  try {
+    rmSync(path, { recursive: true, force: true })
+    return true
+  } catch (error) {
+    if (error.code !== 'ENOTEMPTY') throw error
+    return false
+  }
 }
 
 /** A folder for all tests of a file. */
