@@ -6,8 +6,8 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import asar from '@electron/asar'
-import test from 'ava'
 import { folder, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const { env } = suite(test)
 const { platforms, packageOf, addonOf, helperFile } = createRequire(import.meta.url)('../dist/native/platforms.js')

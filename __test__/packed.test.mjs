@@ -4,11 +4,11 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
 import { checkPlatform, checkRoot } from '../scripts/release/check.mjs'
 import { addonOf, helperFile, packageOf, platforms } from '../scripts/release/manifests.mjs'
 import { pack, stagePlatform, stageRoot } from '../scripts/release/stage.mjs'
 import { folder, suite } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 suite(test)
 process.chdir(fileURLToPath(new URL('..', import.meta.url)))

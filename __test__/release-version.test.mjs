@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import test from 'ava'
 import { folder } from './support/suite.mjs'
+import test from './support/test.mjs'
 
 const CHECKOUT = fileURLToPath(new URL('..', import.meta.url))
 const PLACES = ['package.json', 'package-lock.json', 'Cargo.toml', 'Cargo.lock', 'src/native/version.ts']

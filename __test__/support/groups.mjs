@@ -10,7 +10,6 @@ export const QUICK = [
   'copies',
   'errors',
   'events',
-  'exit',
   'group',
   'guarantees',
   'identity',
@@ -22,8 +21,6 @@ export const QUICK = [
   'orphans',
   'output',
   'pages',
-  'run-command',
-  'settle',
   'streams',
 ]
 
