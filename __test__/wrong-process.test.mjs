@@ -65,7 +65,7 @@ for (const [kernel, { rules, held }] of Object.entries(kernels))
       t.is(last, 'unharmed')
       t.deepEqual(host.held(), [held])
       // By members it is not known whose they are.
-      if (reason === undefined) t.like(report, { outcome: 'unconfirmed', by: 'host', reason: 'keeper-gone' })
+      if (reason === undefined) t.like(report, { outcome: 'unconfirmed', by: 'host', reason: 'guard-gone' })
       else t.like(report, { outcome: held === 'pidfd' ? 'ended' : 'refused', by: 'guard', reason, survivors: [] })
     })
 

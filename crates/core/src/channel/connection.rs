@@ -204,3 +204,93 @@ impl<F: AsFd> Outbox<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use holdfast_wire::ToKeeper;
+
+    use super::*;
+
+    fn ends() -> (Connection, Connection) {
+        let (ours, theirs) = sys::socket_pair().unwrap();
+        (Connection::new(ours), Connection::new(theirs).with_descriptors())
+    }
+
+    fn hand_over(count: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        ToKeeper::put_hand_over(&mut bytes, count);
+        bytes
+    }
+
+    fn count_in(message: Option<ToKeeper>) -> Option<u32> {
+        message.map(|message| match message {
+            ToKeeper::HandOver { count } => count,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn each_message_has_the_descriptors_that_it_came_with() {
+        let (mut ours, mut theirs) = ends();
+        let (read, write) = sys::pipe().unwrap();
+        ours.send(hand_over(1), vec![read]);
+        ours.send(hand_over(0), Vec::new());
+        ours.send(hand_over(2), vec![write]);
+        theirs.receive();
+        assert_eq!(count_in(theirs.next(ToKeeper::decode)), Some(1));
+        assert_eq!(theirs.take_descriptors(1).unwrap().len(), 1);
+        assert_eq!(count_in(theirs.next(ToKeeper::decode)), Some(0));
+        assert_eq!(theirs.take_descriptors(0).unwrap().len(), 0);
+        assert_eq!(count_in(theirs.next(ToKeeper::decode)), Some(2));
+        // All or none.
+        assert_eq!(theirs.take_descriptors(2).unwrap_err(), Missing::NotSent);
+        assert_eq!(count_in(theirs.next(ToKeeper::decode)), None);
+        assert!(theirs.is_empty() && !theirs.has_ended());
+    }
+
+    #[test]
+    fn what_was_said_before_the_end_is_heard() {
+        let (mut ours, mut theirs) = ends();
+        ours.send(hand_over(7), Vec::new());
+        drop(ours);
+        theirs.receive();
+        assert!(theirs.has_ended());
+        assert_eq!(count_in(theirs.next(ToKeeper::decode)), Some(7));
+        assert_eq!(count_in(theirs.next(ToKeeper::decode)), None);
+    }
+
+    #[test]
+    fn what_is_no_message_is_the_end() {
+        let (mut ours, mut theirs) = ends();
+        ours.send(vec![1, 0, 0, 0, 255], Vec::new());
+        ours.send(hand_over(7), Vec::new());
+        theirs.receive();
+        assert_eq!(count_in(theirs.next(ToKeeper::decode)), None);
+        assert!(theirs.has_ended());
+        assert_eq!(count_in(theirs.next(ToKeeper::decode)), None);
+    }
+
+    #[test]
+    fn what_does_not_go_at_once_goes_when_there_is_room() {
+        let (mut ours, mut theirs) = ends();
+        let mut sent = 0;
+        while !ours.has_output() && sent < 100_000 {
+            ours.send(hand_over(sent), Vec::new());
+            sent += 1;
+        }
+        assert!(ours.has_output(), "a socket takes as much as there is");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut received = 0;
+        while received < sent && Instant::now() < deadline {
+            theirs.receive();
+            while let Some(count) = count_in(theirs.next(ToKeeper::decode)) {
+                assert_eq!(count, received);
+                received += 1;
+            }
+            ours.flush();
+        }
+        assert_eq!((received, ours.has_output()), (sent, false));
+    }
+}

@@ -23,7 +23,7 @@ use crate::ends::reach::{Answer, Reach};
 use crate::ends::settle::{Settled, Settling};
 use crate::sys::{
     self, ChildrenFile, Failure, Group, Grouping, Handle, IdlePolicy, MOST_PLACES, Pid, PipeId, Plan, Sender,
-    SignalSource, Stack, StartContext, TerminalGroup, Wait,
+    SignalSource, Stack, StartContext, Started, TerminalGroup, Wait,
 };
 
 /// How long `started` is held back, so that a command that exits at once is reported in one wake-up.
@@ -288,22 +288,21 @@ impl Keeper {
             self.host_gone = true;
             return;
         }
+        self.start_with(spec, descriptors);
+    }
+
+    /// Committed to it.
+    fn start_with(&mut self, spec: SpecView, descriptors: Vec<OwnedFd>) {
         let now = Instant::now();
         let terminal_group = self.setup.terminal_group.filter(|_| spec.same_group);
         let mut lifetime = spec.lifetime;
         if lifetime.background == Background::Keep {
             lifetime.settle = 0;
         }
-        let outputs = if lifetime.settle == 0 {
-            Vec::new()
-        } else if spec.places().is_empty() {
-            self.setup.inherited.iter().filter_map(|&number| PipeId::of_inherited(number)).collect()
-        } else {
-            pipes_of(&descriptors, spec.places().get(1..).unwrap_or_default())
-        };
-        let (commitment, detached) = (&self.setup.commitment, spec.detached);
+        let outputs = if lifetime.settle > 0 { self.outputs_of(&spec, &descriptors) } else { Vec::new() };
+        let detached = spec.detached;
         let context = StartContext {
-            commitment: Some(commitment.as_fd()),
+            commitment: Some(self.setup.commitment.as_fd()),
             grouping: match self.group {
                 _ if terminal_group.is_some() => Grouping::Inherited,
                 _ if detached => Grouping::Session,
@@ -315,47 +314,18 @@ impl Keeper {
         };
         let started = Plan::new(spec, &descriptors, &context).and_then(|plan| {
             let mut plan = Box::new(plan);
-            let started = sys::start(&mut plan, &mut self.stack)?;
-            Ok((plan, started))
+            let Started { pid, status } = sys::start(&mut plan, &mut self.stack)?;
+            let look_at = now + HOLD_BACK;
+            Ok((pid, Starting { _plan: plan, status, look_at, signals: Vec::new() }))
         });
         match started {
-            Ok((plan, started)) => {
-                let first = started.pid;
-                let made = self.group.take();
-                let group = made.filter(|_| !detached).unwrap_or_else(|| Group::new(first, first));
-                let brood = Brood {
-                    own: [first].into_iter().chain(made.map(|group| group.id())).collect(),
-                    first: Some(first),
-                    table: RefCell::new(std::mem::take(&mut self.table)),
-                    ..Brood::default()
-                };
-                let group = terminal_group.is_none().then_some(group);
-                self.call = Some(Call {
-                    reach: Reach::new(self.setup.subreaper, brood, group),
-                    first,
-                    exited: false,
-                    starting: Some(Starting {
-                        _plan: plan,
-                        status: started.status,
-                        look_at: now + HOLD_BACK,
-                        signals: Vec::new(),
-                    }),
-                    terminal_group,
-                    stops: 0,
-                    has_starter: false,
-                    deadline: ladder::deadline(&lifetime, now),
-                    lifetime,
-                    settling: None,
-                    outputs,
-                    cut_off: false,
-                    settled: false,
-                    ending: None,
-                    drained: Vec::new(),
-                });
+            Ok((first, starting)) => {
+                let reach = self.reach_of(first, detached, terminal_group.is_none());
+                let call =
+                    Call { outputs, terminal_group, ..Call::new(first, reach, starting, lifetime, now) };
+                self.call = Some(call);
             }
-            Err(error) => {
-                self.refuse(Step::Helper, error.raw_os_error().unwrap_or(sys::EAGAIN));
-            }
+            Err(error) => self.refuse(Step::Helper, error.raw_os_error().unwrap_or(sys::EAGAIN)),
         }
         if terminal_group.is_some() {
             // What the terminal sent to its group before the command was born there has only reached us.
@@ -371,6 +341,28 @@ impl Keeper {
             sys::stand_apart(&std::mem::take(&mut self.setup.inherited));
         }
         drop(descriptors);
+    }
+
+    /// The command's pipes for output.
+    fn outputs_of(&self, spec: &SpecView, descriptors: &[OwnedFd]) -> Vec<PipeId> {
+        if spec.places().is_empty() {
+            self.setup.inherited.iter().filter_map(|&number| PipeId::of_inherited(number)).collect()
+        } else {
+            pipes_of(descriptors, spec.places().get(1..).unwrap_or_default())
+        }
+    }
+
+    /// What the end of a command reaches that was started as this process. `has_group`: it is not in a terminal's group.
+    fn reach_of(&mut self, first: Pid, detached: bool, has_group: bool) -> Reach {
+        let made = self.group.take();
+        let group = made.filter(|_| !detached).unwrap_or_else(|| Group::new(first, first));
+        let brood = Brood {
+            own: [first].into_iter().chain(made.map(|group| group.id())).collect(),
+            first: Some(first),
+            table: RefCell::new(std::mem::take(&mut self.table)),
+            ..Brood::default()
+        };
+        Reach::new(self.setup.subreaper, brood, has_group.then_some(group))
     }
 
     /// Nothing was started and nothing is left.
@@ -438,6 +430,27 @@ struct Ready {
 }
 
 impl Call {
+    /// Started now.
+    fn new(first: Pid, reach: Reach, starting: Starting, lifetime: Lifetime, now: Instant) -> Call {
+        Call {
+            reach,
+            first,
+            exited: false,
+            starting: Some(starting),
+            deadline: ladder::deadline(&lifetime, now),
+            lifetime,
+            settling: None,
+            outputs: Vec::new(),
+            cut_off: false,
+            settled: false,
+            terminal_group: None,
+            stops: 0,
+            has_starter: false,
+            ending: None,
+            drained: Vec::new(),
+        }
+    }
+
     /// A signal by the host's user. One that comes before the program was executed is for the program, as it would be
     /// under child_process, which waits for that; SIGKILL is for whatever there is.
     fn signal(&mut self, signal: i32, group: bool) {

@@ -121,3 +121,58 @@ impl Poller {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::linux::descriptors::pipe;
+    use crate::sys::unix::io::write;
+
+    fn next(poller: &Poller) -> Vec<Occurrence> {
+        let mut list = Vec::new();
+        poller.wait(|occurrence| list.push(occurrence));
+        list
+    }
+
+    fn is_readable(key: u64) -> Occurrence {
+        Occurrence::Ready { key, readable: true, writable: false }
+    }
+
+    #[test]
+    fn what_was_armed_is_told_once_and_what_is_watched_each_time() {
+        let poller = Poller::new().unwrap();
+        let ((armed, into_armed), (watched, into_watched)) = (pipe().unwrap(), pipe().unwrap());
+        assert!(poller.arm(&armed, 7, (true, false), false));
+        poller.watch(&watched, 8).unwrap();
+        write(&into_armed, b"x").unwrap();
+        assert_eq!(next(&poller), [is_readable(7)]);
+        // It is readable still.
+        write(&into_watched, b"x").unwrap();
+        assert_eq!(next(&poller), [is_readable(8)]);
+        write(&into_watched, b"x").unwrap();
+        assert_eq!(next(&poller), [is_readable(8)]);
+        assert!(poller.arm(&armed, 9, (true, false), true));
+        assert_eq!(next(&poller), [is_readable(9)]);
+    }
+
+    #[test]
+    fn the_end_is_both_and_what_was_removed_is_not_told() {
+        let poller = Poller::new().unwrap();
+        let ((read, write), (other, into_other)) = (pipe().unwrap(), pipe().unwrap());
+        poller.arm(&write, 1, (false, true), false);
+        poller.arm(&other, 2, (true, false), false);
+        drop((read, into_other));
+        poller.remove(&other);
+        assert_eq!(next(&poller), [Occurrence::Ready { key: 1, readable: true, writable: true }]);
+    }
+
+    #[test]
+    fn a_time_is_told_when_it_has_come_and_an_earlier_one_takes_its_place() {
+        let poller = Poller::new().unwrap();
+        let began = Instant::now();
+        poller.set_time(began + Duration::from_secs(60));
+        poller.set_time(began + Duration::from_millis(20));
+        assert_eq!(next(&poller), [Occurrence::Time]);
+        assert!((Duration::from_millis(20)..Duration::from_secs(60)).contains(&began.elapsed()));
+    }
+}

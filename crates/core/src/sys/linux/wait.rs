@@ -111,3 +111,43 @@ impl Ready {
         self.0.contains(&true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::linux::descriptors::pipe;
+    use crate::sys::unix::io::write;
+
+    #[test]
+    fn each_token_stands_for_its_own_source() {
+        let ((first, _first), (second, into)) = (pipe().unwrap(), pipe().unwrap());
+        write(&into, b"x").unwrap();
+        let mut wait = Wait::new();
+        let tokens = [wait.readable(&first), wait.readable(&second), wait.writable(&into)];
+        let ready = wait.until(None);
+        assert_eq!(tokens.map(|token| ready.has(token)), [false, true, true]);
+        assert!(ready.has_any());
+    }
+
+    #[test]
+    fn when_the_time_has_come_nothing_has_happened() {
+        let (read, _write) = pipe().unwrap();
+        let time = Instant::now() + Duration::from_millis(20);
+        let mut wait = Wait::new();
+        let token = wait.readable(&read);
+        let ready = wait.until(Some(time));
+        assert!(Instant::now() >= time);
+        assert!(!ready.has(token) && !ready.has_any());
+    }
+
+    #[test]
+    fn who_is_to_be_looked_at_again_cuts_the_wait_short() {
+        let began = Instant::now();
+        let mut wait = Wait::new();
+        let tokens = [wait.look_again(LOOK_AT_PARENT), wait.look_again(LOOK_AGAIN)];
+        assert_eq!(wait.again, Some(LOOK_AGAIN));
+        let ready = wait.until(None);
+        assert!(began.elapsed() >= LOOK_AGAIN);
+        assert_eq!(tokens.map(|token| ready.has(token)), [false; 2]);
+    }
+}
