@@ -1,7 +1,7 @@
 //! Starter, guard and the process that waits at the gate.
 
 use crate::common::{Ground, HELPER, Watched, until};
-use crate::host::gate::{PROGRAM, Starter, behind_guard, forked};
+use crate::gate::{PROGRAM, Starter, behind_guard, forked};
 use crate::processes::guards_of;
 
 use super::{POINT, await_stop, go_on};

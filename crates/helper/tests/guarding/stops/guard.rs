@@ -5,8 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::common::{Ground, Watched, until};
+use crate::guard::assert_pinned;
 use crate::processes::{Guard, Leader, Lines, command, member, member_with, outsider};
-use crate::roles::guard::assert_pinned;
 
 use super::{POINT, await_stop, go_on};
 
