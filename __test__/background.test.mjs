@@ -275,7 +275,7 @@ const endWith = (t, facts) =>
 
 test('output that was cut off is told by a notice, is not ok, and fails a check', async (t) => {
   t.like(await run('true', { env, check: true }), { ok: true, notices: [] })
-  endWith(t, { cutOff: true })
+  endWith(t, { settle: 'writing' })
   const result = await run('echo', ['x'], { env })
   t.like(result, { ok: false, exitCode: 0, stdout: 'x\n', notices: [notices.background] })
   t.like(result.report, { outcome: 'ended', reason: 'exit', notice: notices.background })
@@ -291,7 +291,7 @@ test('output that was cut off is told by a notice, is not ok, and fails a check'
 })
 
 test('output that was cut off is told beside what else there is to say', async (t) => {
-  endWith(t, { cutOff: true, outcome: 'survivors' })
+  endWith(t, { settle: 'writing', outcome: 'survivors' })
   const result = await run('yes | head -c 100', { env, shell: true, maxOutput: 10 })
   t.like(result, { ok: false, notices: [notices.end, notices.background, notices.cut] })
   t.is(result.report.notice, notices.end)

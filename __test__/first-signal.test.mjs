@@ -1,8 +1,9 @@
 // The first signal of the ladder comes once, also behind a program that passes on what it is sent.
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { spawn } from '../dist/index.js'
 import { fixture, PYTHON } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
@@ -124,27 +125,46 @@ while os.fstat(out).st_size < 10: signal.pause()`
   t.is(readFileSync(file, 'utf8'), 'TERM CONT ')
 })
 
-test('where not all can be held at once, all get it (C93)', async (t) => {
-  const file = join(folder(t), 'asked')
-  const leaves = 150
-  const script = `trap : TERM
-    for i in {1..${leaves}}; do (trap 'echo TERM >> "$0"; exit' TERM; echo up; sleep 60 & wait) & done
-    while [ -n "$(jobs -r)" ]; do wait; done`
-  const host = startHost(
-    `const child = spawn('bash', ['-c', ${JSON.stringify(script)}, ${JSON.stringify(file)}], {
-       grace: 5000, stdio: ['ignore', 'pipe', 'inherit'],
+test('what a process leaves that was itself left to one above it gets it as well (C93)', async (t) => {
+  const [file, flag] = ['asked', 'flag'].map((name) => join(folder(t), name))
+  const script = `trap : TERM; echo up; until [ -e "$1" ]; do sleep 0.01; done
+    (trap 'echo TERM >> "$0"; exit' TERM; while :; do sleep 0.01; done) & exit`
+  const args = [...python(KEEPS), 'bash', '-c', script, file, flag]
+  const child = spawn(args[0], args.slice(1), { env, grace: 5000, stdio: ['ignore', 'pipe', 'ignore'] })
+  t.is(await linesOf(child.stdout).next(), 'up')
+  const ended = child.end()
+  await setTimeout(20)
+  writeFileSync(flag, '')
+  t.like(await ended, { outcome: 'ended', reason: 'end' })
+  t.is(readFileSync(file, 'utf8'), 'TERM\n')
+})
+
+for (const [where, leaves, limit, start] of [
+  ['in the group', 150, 64, ''],
+  ['in sessions of their own', 60, 104, 'setsid '],
+]) {
+  test(`where not all can be held at once, all get it: ${where} (C93)`, async (t) => {
+    const file = join(folder(t), 'asked')
+    const leaf = `trap 'echo TERM >> "$0"; exit' TERM; echo up; read -r _ <&3`
+    const script = `trap : TERM; exec 3<&0
+      for i in {1..${leaves}}; do ${start}bash -c '${leaf.replaceAll("'", `'\\''`)}' "$0" & done
+      while [ -n "$(jobs -r)" ]; do wait; done`
+    const host = startHost(
+      `const child = spawn('bash', ['-c', ${JSON.stringify(script)}, ${JSON.stringify(file)}], {
+       grace: 5000, stdio: ['pipe', 'pipe', 'inherit'],
      })
      let up = 0
      child.stdout.on('data', async (data) => {
        up += data.toString().split('up').length - 1
        if (up === ${leaves}) report(await child.end())
      })`,
-    { env, command: ['prlimit', '--nofile=64:64', process.execPath] },
-  )
-  t.teardown(() => host.kill())
-  t.like(await host.next(), { outcome: 'ended', reason: 'end' })
-  t.is(readFileSync(file, 'utf8').split('TERM').length - 1, leaves)
-})
+      { env, command: ['prlimit', `--nofile=${limit}:${limit}`, process.execPath] },
+    )
+    t.teardown(() => host.kill())
+    t.like(await host.next(), { outcome: 'ended', reason: 'end' })
+    t.is(readFileSync(file, 'utf8').split('TERM').length - 1, leaves)
+  })
+}
 
 test('abort, timeout and what is left at the exit come once as well (C93)', async (t) => {
   const file = join(folder(t), 'asked')

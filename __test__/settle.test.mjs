@@ -82,6 +82,21 @@ test('a writer that never stops is bounded, and told (C89)', async (t) => {
   t.regex(error.message, /still wrote output/)
 })
 
+test('a writer whose output is read as soon as it comes is told as well (C89)', async (t) => {
+  const loop = 'for ((;;)); do echo more; for ((n = 0; n < 300; n++)); do :; done; done'
+  for (let round = 0; round < 10; round++) {
+    const result = await bash(`${loop} & sleep 0.05`)
+    t.like(result, { exitCode: 0, ok: false, report: { outcome: 'ended', notice: notices.background } })
+  }
+})
+
+test('what was written before the exit, and is read late, is no writer (C89)', async (t) => {
+  const options = { backgroundSettle: 200, onOutput: () => setTimeout(40) }
+  const result = await bash(`head -c 300000 /dev/zero; (${SPINS}) & exit 0`, options)
+  t.like(result, { ok: true, notices: [], report: { outcome: 'ended', leftoverCount: 1 } })
+  t.is(result.stdout.length, 300_000)
+})
+
 test('a writer whose reader does not read is told as well (C89)', async (t) => {
   const child = spawn('bash', ['-c', WRITES], { env, stdio: ['ignore', 'pipe', 'inherit'] })
   const report = await child.ended

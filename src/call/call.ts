@@ -22,7 +22,7 @@ import {
   type Watcher,
   watch,
 } from '../native/reactor'
-import { dateNow, nextTick, setImmediate } from '../native/timers'
+import { clock, dateNow, nextTick, setImmediate } from '../native/timers'
 import { unwatchSignal, watchSignal } from '../options/abort'
 import { ladderOf, OWN } from '../options/end'
 import { signalName } from '../options/signals'
@@ -49,6 +49,8 @@ import { Silence } from './silence'
 export const calls = new Set<Call>()
 /** Calls that have ended, and whose result waits for a consumer. */
 export const waiting = new Set<Call>()
+/** Before the bound of `backgroundSettle`: what wrote so short a time ago would have gone on. The keeper's is the same. */
+const LATELY = 25
 let serial = 0
 let hasToldUncontained = false
 
@@ -81,6 +83,8 @@ export abstract class Call extends AsyncResource implements Watcher {
   protected endedBy: 'end' | 'abort' | 'idle' | undefined
   private silence: Silence | undefined
   private held = false
+  /** By clock(). */
+  private exitedAt = 0
   private report: EndReport | undefined
   private promise: Promise<EndReport> | undefined
   private resolve: ((report: EndReport) => void) | undefined
@@ -243,6 +247,9 @@ export abstract class Call extends AsyncResource implements Watcher {
         this.phase = 'exited'
         this.silence?.stop()
         this.usage = usageOf(event)
+        this.exitedAt = clock()
+        // Where nothing is left the end is here, too.
+        if (this.arrived.length === 0) for (const place of this.piped) if (place > 0) this.pipe(place)?.exited()
         this.onExited(event.code < 0 ? null : event.code, event.signal < 0 ? null : signalName(event.signal))
         break
       case 'taken':
@@ -265,9 +272,15 @@ export abstract class Call extends AsyncResource implements Watcher {
           break
         }
         this.usage = usageOf(event)
-        this.isIncomplete = event.cutOff
+        this.isIncomplete = event.settle === 'writing' || (event.settle === 'at-work' && this.hasWrittenLately())
         this.over(this.reportOf(event))
     }
+  }
+
+  /** What is read as soon as it comes never fills a pipe, by which the keeper sees that something writes. */
+  private hasWrittenLately(): boolean {
+    const since = this.exitedAt + this.commandOf().backgroundSettle - LATELY
+    return this.pipes.some((pipe) => pipe !== undefined && pipe.lastAfterExit >= since)
   }
 
   /** The pipes may be read. */
@@ -297,7 +310,7 @@ export abstract class Call extends AsyncResource implements Watcher {
   }
 
   private reportOf(event: Event<'ended'>): EndReport {
-    const report = reportOf(event)
+    const report = reportOf(event, this.isIncomplete)
     if (report.notice === notices.helper) this.tellUncontained()
     // The keeper knows one `end`; what asked for it is known here.
     if (report.reason === 'end' && this.endedBy !== undefined) report.reason = this.endedBy

@@ -19,7 +19,7 @@ export const NOT_STARTED: Event<'ended'> = {
   leftovers: [],
   leftoverCount: 0,
   survivors: [],
-  cutOff: false,
+  settle: 'quiet',
   proofTime: 0,
   userTime: 0,
   systemTime: 0,
@@ -30,9 +30,10 @@ export function usageOf({ userTime, systemTime, maxRss }: Usage): Usage {
   return { userTime, systemTime, maxRss }
 }
 
-export function reportOf(event: Event<'ended'>): EndReport {
+/** @param isIncomplete what was left still wrote to the call's pipes when its time was over */
+export function reportOf(event: Event<'ended'>, isIncomplete = false): EndReport {
   const { outcome, mechanism, by, reason, leftovers, leftoverCount, survivors, proofTime } = event
-  const notice = noticeOf(event)
+  const notice = noticeOf(event) ?? (isIncomplete ? notices.background : undefined)
   return {
     outcome,
     mechanism,
@@ -51,6 +52,5 @@ function noticeOf(event: Event<'ended'>): string | undefined {
   if (event.reason === 'not-started') return undefined
   const isLost = event.reason === 'keeper-gone' || event.reason === 'host-gone'
   if (event.by === 'host' && event.mechanism === 'none' && !isLost) return notices.helper
-  if (event.outcome !== 'ended' && event.outcome !== 'released') return notices.end
-  return event.cutOff ? notices.background : undefined
+  return event.outcome === 'ended' || event.outcome === 'released' ? undefined : notices.end
 }

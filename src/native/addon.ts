@@ -69,7 +69,8 @@ export type CallEvent =
       leftoverCount: number
       survivors: NativeProcessInfo[]
       /** `settle` was over while something that was left still wrote to the call's pipes. */
-      cutOff: boolean
+      /** How `backgroundSettle` was over: all was quiet; something was at work; it was seen to write to the pipes. */
+      settle: 'quiet' | 'at-work' | 'writing'
       /** Milliseconds, fractions included. */
       proofTime: number
       /** Usage of everything reaped, for background 'keep' too. */

@@ -50,6 +50,9 @@ export class Pipe implements Watcher {
   isTimed = false
   /** When bytes last came, by clock(). */
   lastRead = 0
+  /** When bytes last came that were written after the exit of the command. */
+  lastAfterExit = 0
+  private phase: 'running' | 'exited' | 'drained' = 'running'
 
   constructor(
     readonly handle: PipeHandle,
@@ -74,6 +77,20 @@ export class Pipe implements Watcher {
       this.forget()
       native.close(this.handle)
     }
+  }
+
+  /** The command has exited: what comes once the pipe is empty was written by what it left. */
+  exited(): void {
+    this.phase = this.pending === 0 ? 'drained' : 'exited'
+  }
+
+  came(): void {
+    if (this.isTimed) this.lastRead = clock()
+    if (this.phase === 'drained') this.lastAfterExit = clock()
+  }
+
+  isEmpty(): void {
+    if (this.phase === 'exited') this.phase = 'drained'
   }
 
   /** Bytes that the kernel holds for it. */
@@ -175,15 +192,15 @@ export class Reader {
         const length = native.read(this.pipe.handle, scratch, 0, SIZE)
         if (length > 0) {
           this.most -= length
-          if (this.pipe.isTimed) this.pipe.lastRead = clock()
+          this.pipe.came()
           this.hand(length)
         } else if (length !== -EAGAIN) {
           if (this.pipe.writer === undefined) this.pipe.close()
           this.finish(-length)
-        } else if (this.concluding) {
-          this.finish(0)
         } else {
-          break // The addon says when to try again.
+          this.pipe.isEmpty()
+          if (!this.concluding) break // The addon says when to try again.
+          this.finish(0)
         }
       }
     }

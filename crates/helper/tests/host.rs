@@ -16,7 +16,7 @@ use holdfast_core::host::{EnvId, Event, Host, Place, Request};
 use holdfast_core::sys;
 use holdfast_wire::{
     Background, By, Decoder, EndFacts, Exit, FromHelper, FromKeeper, Lifetime, Mechanism, Outcome, Reason,
-    Step, ToKeeper, Usage, VERSION,
+    Settle, Step, ToKeeper, Usage, VERSION,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -125,7 +125,7 @@ fn facts(by: By, reason: Reason) -> EndFacts {
         leftover_count: 0,
         leftovers: Vec::new(),
         survivors: Vec::new(),
-        cut_off: false,
+        settle: Settle::Quiet,
     }
 }
 
@@ -138,7 +138,9 @@ impl Word {
             Word::Taken => FromKeeper::Taken(Mechanism::Subreaper),
             Word::Stopped => FromKeeper::Stopped,
             Word::Ended => FromKeeper::Ended(facts(By::Keeper, Reason::Exit)),
-            Word::CutOff => FromKeeper::Ended(EndFacts { cut_off: true, ..facts(By::Keeper, Reason::Exit) }),
+            Word::CutOff => {
+                FromKeeper::Ended(EndFacts { settle: Settle::Writing, ..facts(By::Keeper, Reason::Exit) })
+            }
         }
     }
 }
@@ -458,8 +460,8 @@ fn a_good_keeper_is_believed() {
 #[test]
 fn output_that_was_cut_off_is_told() {
     let stage = Stage::new("cut-off");
-    assert!(end_of(&stage.call()).cut_off);
-    assert!(!end_of(&stage.call()).cut_off);
+    assert_eq!(end_of(&stage.call()).settle, Settle::Writing);
+    assert_eq!(end_of(&stage.call()).settle, Settle::Quiet);
 }
 
 #[test]

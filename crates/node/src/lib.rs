@@ -151,7 +151,7 @@ pub struct CallEvent {
     pub leftovers: Option<Vec<Process>>,
     pub leftover_count: Option<u32>,
     pub survivors: Option<Vec<Process>>,
-    pub cut_off: Option<bool>,
+    pub settle: Option<&'static str>,
     pub proof_time: Option<f64>,
     pub user_time: Option<f64>,
     pub system_time: Option<f64>,
@@ -214,7 +214,7 @@ fn convert(event: Event) -> CallEvent {
                 leftovers: processes(&facts.leftovers),
                 leftover_count: Some(facts.leftover_count),
                 survivors: processes(&facts.survivors),
-                cut_off: Some(facts.cut_off),
+                settle: Some(facts.settle.as_str()),
                 proof_time: Some(facts.proof_time as f64 / 1000.0),
                 ..none
             },

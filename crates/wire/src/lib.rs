@@ -21,7 +21,7 @@ mod spec;
 pub use frame::{Decoder, Frame, MAX_MESSAGE, MAX_SPEC};
 pub use lifetime::{Background, Lifetime};
 pub use message::{FromHelper, FromKeeper, ToHelper, ToKeeper};
-pub use report::{By, EndFacts, Exit, Mechanism, Outcome, ProcessInfo, Reason, Step, Usage};
+pub use report::{By, EndFacts, Exit, Mechanism, Outcome, ProcessInfo, Reason, Settle, Step, Usage};
 pub use spec::{MAX_NAME, MAX_STRINGS, NO_DESCRIPTOR, Spec, SpecView};
 
 /// The version that both ends of a socket must agree on.

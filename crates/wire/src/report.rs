@@ -87,6 +87,18 @@ wire_enum! {
 }
 
 wire_enum! {
+    /// How the spec's `settle` time was over.
+    Settle {
+        /// All that was left slept or had ended, or there was no such time.
+        Quiet = "quiet",
+        /// The time was up while something was at work.
+        AtWork = "at-work",
+        /// The same, and it was seen to write to the call's pipes.
+        Writing = "writing",
+    }
+}
+
+wire_enum! {
     /// The part of a start that failed.
     Step {
         /// Changing to the working directory.
@@ -179,8 +191,8 @@ pub struct EndFacts {
     pub leftovers: Vec<ProcessInfo>,
     /// What lives on, at most [`crate::MAX_NAMED`].
     pub survivors: Vec<ProcessInfo>,
-    /// The spec's `settle` was over while something that was left still wrote to the call's pipes.
-    pub cut_off: bool,
+    /// How the spec's `settle` time was over.
+    pub settle: Settle,
 }
 
 impl EndFacts {
@@ -191,7 +203,7 @@ impl EndFacts {
         into.extend(self.leftover_count.to_le_bytes());
         put_processes(into, &self.leftovers);
         put_processes(into, &self.survivors);
-        into.push(u8::from(self.cut_off));
+        into.push(self.settle as u8);
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
@@ -205,7 +217,7 @@ impl EndFacts {
             leftover_count: reader.u32()?,
             leftovers: read_processes(reader)?,
             survivors: read_processes(reader)?,
-            cut_off: reader.u8()? != 0,
+            settle: Settle::read(reader)?,
         })
     }
 }

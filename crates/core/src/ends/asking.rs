@@ -9,6 +9,7 @@
 //! Where this cannot be done for all (one forks without pause, or no descriptor is free), all are sent the signal at once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::ends::brood::Brood;
@@ -42,7 +43,7 @@ pub struct Asking {
 struct Deferred {
     pid: Pid,
     handle: Handle,
-    above: Handle,
+    above: Rc<Handle>,
     /// When it was found; of those that handle the signal. The others die of it.
     work: Option<sys::Work>,
 }
@@ -73,11 +74,13 @@ impl Asking {
         let (left, known) = (Vec::new(), BTreeSet::new());
         let mut asking = Box::new(Asking { signal, moment, until, next: now + PAUSE, left, known });
         let is_long = until > moment && grace < UNKNOWN_GRACE;
-        if !is_long || asking.ask_others(brood).is_err() || asking.left.is_empty() {
-            brood.signal_all(group, signal);
-            return None;
+        if is_long && asking.ask_others(brood).is_ok() && !asking.left.is_empty() {
+            return Some(asking);
         }
-        Some(asking)
+        // It may have taken every free descriptor.
+        drop(asking);
+        brood.signal_all(group, signal);
+        None
     }
 
     /// Asks all that are not left to others. Nobody is asked before two looks in a row have found the same.
@@ -101,18 +104,18 @@ impl Asking {
         // What was forked before its parent was asked is found after it.
         for _ in 0..MOST_LOOKS {
             if direct.is_empty() {
-                return Ok(());
+                break;
             }
-            // The deeper ones first: whoever has lost its parent to the signal is not where it was found.
+            // The deeper ones first: whatever has lost its parent to the signal is not where it was found.
             for (pid, handle) in direct.iter().rev() {
                 match handle {
                     Some(handle) => ask(handle, self.signal),
-                    None => drop([self.signal, sys::SIGCONT].map(|signal| sys::kill_child(*pid, signal))),
+                    None => self.ask_child(*pid),
                 }
             }
             direct = self.find(brood)?;
         }
-        Err(Missed)
+        Ok(())
     }
 
     /// Looks for processes that are not known yet. Those below a process that handles the signal are left to it, the
@@ -136,6 +139,7 @@ impl Asking {
         }
         // The nearest one above, for those that have one. Parents come first.
         let mut above: BTreeMap<Pid, Pid> = BTreeMap::new();
+        let mut handlers: BTreeMap<Pid, Rc<Handle>> = BTreeMap::new();
         for &(pid, parent) in listed.iter() {
             let nearest = if handling.contains(&parent) { Some(parent) } else { above.get(&parent).copied() };
             above.extend(nearest.map(|nearest| (pid, nearest)));
@@ -147,8 +151,12 @@ impl Asking {
                 direct.push((pid, Some(handle)));
                 continue;
             };
-            // Never signalled by this handle: whoever has the number is waited for.
-            let above = Handle::open(nearest).map_err(|_| Missed)?;
+            let above = match handlers.get(&nearest) {
+                Some(handler) => Rc::clone(handler),
+                // Never signalled by this handle: whatever has the number is waited for.
+                None => Rc::new(Handle::open(nearest).map_err(|_| Missed)?),
+            };
+            handlers.insert(nearest, Rc::clone(&above));
             self.left.push(Deferred { pid, handle, above, work: self.work_of(pid) });
         }
         Ok(direct)
@@ -172,9 +180,9 @@ impl Asking {
     }
 
     /// Asks those whose time has come. Whether there were any.
-    pub fn advance(&mut self) -> bool {
+    pub fn advance(&mut self, brood: &Brood) -> bool {
         let now = Instant::now();
-        if now < self.next {
+        if now < self.next || self.left.is_empty() {
             return false;
         }
         self.next = now + PAUSE;
@@ -192,7 +200,17 @@ impl Asking {
         for handle in below.values().chain(due.iter().map(|left| &left.handle)) {
             ask(handle, self.signal);
         }
-        !due.is_empty()
+        // What was forked by one that was left to others, and has ended before it was asked.
+        let orphans: Vec<Pid> =
+            brood.children_left().into_iter().filter(|&pid| self.known.insert(pid)).collect();
+        orphans.iter().for_each(|&pid| self.ask_child(pid));
+        !(due.is_empty() && orphans.is_empty())
+    }
+
+    fn ask_child(&self, pid: Pid) {
+        for signal in [self.signal, sys::SIGCONT] {
+            sys::kill_child(pid, signal);
+        }
     }
 
     fn new_below(&mut self, due: &[Deferred]) -> BTreeMap<Pid, Handle> {

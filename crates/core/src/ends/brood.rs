@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{By, EndFacts, Exit, MAX_NAMED, Mechanism, Outcome, ProcessInfo, Reason, Usage};
+use holdfast_wire::{By, EndFacts, Exit, MAX_NAMED, Mechanism, Outcome, ProcessInfo, Reason, Settle, Usage};
 
 use crate::ends::group::{Scan, hold_listed};
 use crate::ends::ladder::{BUDGET, REFUSAL_GRACE};
@@ -320,7 +320,7 @@ pub fn facts(
         leftover_count,
         leftovers,
         survivors: survivors.into_iter().take(MAX_NAMED).map(sys::process_info).collect(),
-        cut_off: false,
+        settle: Settle::Quiet,
     }
 }
 

@@ -139,7 +139,8 @@ impl Reach {
 
     /// In the grace: asks those whose time has come, and looks what is left.
     pub fn await_answers(&mut self) -> Answer {
-        if self.asking.iter_mut().any(|asking| asking.advance()) {
+        let brood = &self.brood;
+        if self.asking.iter_mut().any(|asking| asking.advance(brood)) {
             self.brood.first_signal = Some(Instant::now());
         }
         // Some wait for that before they end, as the first process of a pid namespace for its members.

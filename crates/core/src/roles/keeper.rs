@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use holdfast_wire::{
-    Background, EndFacts, FromKeeper, Lifetime, Mechanism, Outcome, Reason, SpecView, Step, ToKeeper,
+    Background, EndFacts, FromKeeper, Lifetime, Mechanism, Outcome, Reason, Settle, SpecView, Step, ToKeeper,
 };
 
 use crate::channel::classes::{Class, Slot};
@@ -119,7 +119,7 @@ struct Call {
     /// The command's pipes for output, until the settle time.
     outputs: Vec<PipeId>,
     /// What was left was still writing to them when its time was up.
-    cut_off: bool,
+    settled_as: Settle,
     /// Nothing was alive below, as of the last reaping.
     settled: bool,
     /// The command's, in a terminal: the host is told of stops, so that it can stop too.
@@ -394,7 +394,7 @@ impl Keeper {
         }
         call.settle();
         if let Some(mut facts) = call.advance() {
-            facts.cut_off = call.cut_off;
+            facts.settle = call.settled_as;
             // The first process may have ended in the last step.
             call.see_start(&mut self.outbox);
             call.see_exit(&mut self.outbox);
@@ -441,7 +441,7 @@ impl Call {
             lifetime,
             settling: None,
             outputs: Vec::new(),
-            cut_off: false,
+            settled_as: Settle::Quiet,
             settled: false,
             terminal_group: None,
             stops: 0,
@@ -576,7 +576,8 @@ impl Call {
         match settling.look(|| self.reach.left()) {
             Settled::NotYet => return,
             Settled::Quiet => (),
-            Settled::TimeUp { writing } => self.cut_off = writing,
+            Settled::TimeUp { writing: false } => self.settled_as = Settle::AtWork,
+            Settled::TimeUp { writing: true } => self.settled_as = Settle::Writing,
         }
         self.climb(EndRequest::at_exit(&self.lifetime));
     }

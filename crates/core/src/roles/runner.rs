@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use holdfast_wire::{
-    EndFacts, Exit, FromKeeper, Lifetime, NO_DESCRIPTOR, Outcome, Reason, Spec, Step, ToKeeper,
+    EndFacts, Exit, FromKeeper, Lifetime, NO_DESCRIPTOR, Outcome, Reason, Settle, Spec, Step, ToKeeper,
 };
 
 use crate::channel::classes::Classes;
@@ -484,7 +484,7 @@ impl Runner {
         if matches!(facts.outcome, Outcome::Survivors | Outcome::Unconfirmed) {
             say(NOT_ALL);
         }
-        if facts.cut_off {
+        if facts.settle == Settle::Writing {
             say(CUT_OFF);
         }
         match (facts.reason, self.exit) {

@@ -2,7 +2,8 @@
 
 use holdfast_wire::{
     Background, By, Decoder, EndFacts, Error, Exit, Frame, FromHelper, FromKeeper, Lifetime, MAX_NAMED,
-    Mechanism, NO_DESCRIPTOR, Outcome, ProcessInfo, Reason, Spec, SpecView, Step, ToHelper, ToKeeper, Usage,
+    Mechanism, NO_DESCRIPTOR, Outcome, ProcessInfo, Reason, Settle, Spec, SpecView, Step, ToHelper, ToKeeper,
+    Usage,
 };
 
 pub const OUTCOMES: [Outcome; 5] =
@@ -89,7 +90,7 @@ pub fn facts() -> EndFacts {
         leftover_count: u32::MAX,
         leftovers: vec![process(2, b"sleep"), process(i32::MAX, b"")],
         survivors: vec![process(-1, &[0, 0xff, b'\n'])],
-        cut_off: false,
+        settle: Settle::Quiet,
     }
 }
 
@@ -149,7 +150,7 @@ pub fn every_facts() -> Vec<EndFacts> {
     list.extend(MECHANISMS.map(|mechanism| EndFacts { mechanism, ..facts() }));
     list.extend(BYS.map(|by| EndFacts { by, ..facts() }));
     list.extend(REASONS.map(|reason| EndFacts { reason, ..facts() }));
-    list.push(EndFacts { cut_off: true, ..facts() });
+    list.extend([Settle::AtWork, Settle::Writing].map(|settle| EndFacts { settle, ..facts() }));
     list.push(EndFacts {
         leftovers: vec![process(7, b"fifteen letters"); MAX_NAMED],
         survivors: Vec::new(),

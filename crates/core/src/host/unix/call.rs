@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use holdfast_wire::{By, EndFacts, FromKeeper, Mechanism, Outcome, Reason, Step, ToKeeper, Usage};
+use holdfast_wire::{By, EndFacts, FromKeeper, Mechanism, Outcome, Reason, Settle, Step, ToKeeper, Usage};
 
 use super::super::event::{Event, Observer};
 use super::super::lock::lock;
@@ -504,6 +504,6 @@ fn facts(outcome: Outcome, reason: Reason) -> EndFacts {
         leftover_count: 0,
         leftovers: Vec::new(),
         survivors: Vec::new(),
-        cut_off: false,
+        settle: Settle::Quiet,
     }
 }
