@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline'
 import { setImmediate } from 'node:timers/promises'
 import { run, spawn } from '../dist/index.js'
 import { within } from './support/command-line.mjs'
-import { isAlive, stat, until } from './support/facts.mjs'
+import { isAlive, pidOf, stat, until } from './support/facts.mjs'
 import { programOf } from './support/fixtures.mjs'
 import { startHost } from './support/host.mjs'
 import { suite } from './support/suite.mjs'
@@ -138,7 +138,7 @@ for (const [pause, wait] of Object.entries(pauses)) {
   test(`two that end at once, awaited one after the other, with ${pause} between (C84)`, async (t) => {
     for (let round = 0; round < ROUNDS; round++) {
       const [first, second] = [1, 2].map(() => starters.holdfast('true', [], { stdio: 'ignore' }))
-      const pids = [first.pid, second.pid]
+      const pids = [first, second].map((child) => pidOf(child))
       // Both ends are there before the loop has its turn.
       const end = Date.now() + 10_000
       while (pids.some(isAlive) && Date.now() < end);
@@ -164,7 +164,7 @@ test('a start that fails: error, close, ended, each heard by who awaited the one
 test('all of it is there before the loop has its turn: nothing is lost (C84)', async (t) => {
   for (const consume of Object.values(consumers)) {
     const child = starters.holdfast(...ECHO)
-    const { pid } = child
+    const pid = pidOf(child)
     const end = Date.now() + 10_000
     while (isAlive(pid) && Date.now() < end);
     await once(child, 'spawn')
@@ -209,7 +209,7 @@ test('output that nobody listens for holds nothing up, and run() has all of its 
 
 test('an event that is being kept for the next turn is no live process: kill() and end() know (C84)', async (t) => {
   const child = starters.holdfast(...ECHO)
-  const { pid } = child
+  const pid = pidOf(child)
   let report
   child.once('spawn', () => {
     const end = Date.now() + 10_000

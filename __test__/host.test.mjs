@@ -17,6 +17,7 @@ import {
   marked,
   newMark,
   noneMarked,
+  pidOf,
   stat,
   until,
 } from './support/facts.mjs'
@@ -139,7 +140,7 @@ test('the loop is blocked from start to end of a call: after `ended` a flowing s
     child.stdout.on('data', ({ length }) => (out += length)).on('end', () => events.push('end'))
     child.stderr.on('data', ({ length }) => (err += length)).on('end', () => events.push('end'))
     for (const event of ['spawn', 'exit', 'close', 'ended']) child.on(event, () => events.push(event))
-    const { pid } = child
+    const pid = pidOf(child)
     t.is(typeof pid, 'number')
     while (isAlive(pid)) {
       // The loop has no turn until the command has ended.
@@ -159,7 +160,7 @@ test('also where the end is seen before anything else, and for run() (C68)', asy
   for (let round = 0; round < 20; round++) {
     const child = spawn('sh', ['-c', 'sleep 50 & echo $$; exec echo last'], { env })
     const marker = run('sh', ['-c', 'echo line; exit 4'], { env })
-    const { pid } = child
+    const pid = pidOf(child)
     while (isAlive(pid)) {
       // As above.
     }

@@ -59,6 +59,14 @@ export function descriptors(pid) {
 /** Holds the event loop for so long, without holding a processor. */
 export const holdLoop = (milliseconds) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds)
 
+/** The pid of a call, while the loop stands: of a keeper that is starved it is not known in the 20 ms that `pid` waits. */
+export function pidOf(child, deadline = 10_000) {
+  for (const end = Date.now() + deadline; child.pid === undefined; holdLoop(1)) {
+    if (Date.now() > end) throw new Error(`no pid within ${deadline} ms`)
+  }
+  return child.pid
+}
+
 /** Resolves with the first truthy value of `fact()`; rejects when `deadline` ms have passed without one. */
 export async function until(fact, what, deadline = 10_000) {
   const end = Date.now() + deadline
