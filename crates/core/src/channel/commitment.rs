@@ -17,7 +17,7 @@ pub struct Commitment(Counter);
 
 /// What the count says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct StartProgress {
     /// The clone was about to be made: from here on nobody can say that nothing ran.
     pub committed: bool,
     /// The command's pid.
@@ -46,10 +46,10 @@ impl Commitment {
     }
 
     /// By the host: what was said since the last time.
-    pub fn take(&self) -> Told {
+    pub fn take(&self) -> StartProgress {
         let count = self.0.take();
         let pid = (count & (COMMITTED - 1)) as i32;
-        Told { committed: count >= COMMITTED, pid: (pid > 0).then_some(pid) }
+        StartProgress { committed: count >= COMMITTED, pid: (pid > 0).then_some(pid) }
     }
 }
 
@@ -72,14 +72,14 @@ mod tests {
     fn tells_both_words_once_and_in_any_split() {
         let ours = Commitment::new().unwrap();
         let theirs = Commitment::from_descriptor(ours.share().unwrap());
-        assert_eq!(theirs.take(), Told::default());
+        assert_eq!(theirs.take(), StartProgress::default());
         ours.commit().unwrap();
-        assert_eq!(theirs.take(), Told { committed: true, pid: None });
+        assert_eq!(theirs.take(), StartProgress { committed: true, pid: None });
         tell_pid(&ours, 4321);
-        assert_eq!(theirs.take(), Told { committed: false, pid: Some(4321) });
+        assert_eq!(theirs.take(), StartProgress { committed: false, pid: Some(4321) });
         ours.commit().unwrap();
         tell_pid(&ours, i32::MAX);
-        assert_eq!(theirs.take(), Told { committed: true, pid: Some(i32::MAX) });
-        assert_eq!(theirs.take(), Told::default());
+        assert_eq!(theirs.take(), StartProgress { committed: true, pid: Some(i32::MAX) });
+        assert_eq!(theirs.take(), StartProgress::default());
     }
 }

@@ -43,7 +43,7 @@ const PID_WAIT: Duration = Duration::from_millis(20);
 const MOST_ENLARGED: usize = 32;
 
 /// A call's numbers.
-pub struct Begun {
+pub struct StartedCall {
     /// The call's.
     pub call: u32,
     /// The pipes', by place.
@@ -147,7 +147,7 @@ impl Host {
     }
 
     /// Starts a call. Whatever goes wrong is an event of the call.
-    pub fn start(&self, env: EnvId, request: &Request<'_>) -> Begun {
+    pub fn start(&self, env: EnvId, request: &Request<'_>) -> StartedCall {
         let is_enlarged = lock(&self.calls).len() < MOST_ENLARGED;
         let mut prepared = os::prepare(request, is_enlarged);
         if prepared.as_ref().is_err_and(|(_, error)| os::is_descriptor_limit(error))
@@ -176,7 +176,7 @@ impl Host {
         lock(&self.calls).insert(number, Arc::clone(&call));
         // Another thread may have reset the helper since the keeper was acquired.
         self.retire_old_keeper(&mut lock(&call));
-        Begun { call: number, pipes }
+        StartedCall { call: number, pipes }
     }
 
     fn call(&self, number: u32) -> Option<Arc<Mutex<Call>>> {

@@ -13,7 +13,7 @@ use holdfast_wire::{Background, Lifetime};
 
 use crate::ends::ladder::{DEFAULTS, ENDS};
 use crate::roles::exit_codes::RUN_FAILED;
-use crate::roles::runner::{Arrival, Begun, ExitAs, Order, Runner, Stand};
+use crate::roles::runner::{ExitAs, Inherited, Runner, RunnerCommand, RunnerConfig, Side};
 use crate::roles::say::say;
 use crate::sys::{self, Terminal, TerminalGroup};
 
@@ -117,14 +117,16 @@ pub fn run(args: &[OsString]) -> ExitCode {
 
 fn supervise(options: &Options) -> io::Result<Option<ExitAs>> {
     let nohup = sys::is_ignored(sys::SIGHUP);
-    let arrival = Arrival::now();
+    let inherited = Inherited::now();
     let terminal = Terminal::open();
     let terminal_group = terminal.as_ref().map(|_| TerminalGroup::own());
     let ends = if terminal.is_some() { &ENDS[..] } else { &ENDS_WITHOUT_TERMINAL };
-    let mut runner = match Runner::begin(arrival, Stand { terminal_group, ends, nohup, ..Stand::default() })?
-    {
-        Begun::Runner(runner) => runner,
-        Begun::Keeper(lost) => {
+    let mut runner = match Runner::begin(
+        inherited,
+        RunnerConfig { terminal_group, ends, nohup, ..RunnerConfig::default() },
+    )? {
+        Side::Runner(runner) => runner,
+        Side::Keeper(lost) => {
             // Otherwise the terminal is the host's, or the shell's again.
             if let Some(terminal) = terminal.filter(|_| lost) {
                 terminal.restore();
@@ -132,7 +134,7 @@ fn supervise(options: &Options) -> io::Result<Option<ExitAs>> {
             return Ok(None);
         }
     };
-    let facts = runner.run(&Order {
+    let facts = runner.run(&RunnerCommand {
         command: &options.command,
         env: sys::environment(),
         cwd: &options.cwd,

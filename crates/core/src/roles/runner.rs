@@ -39,22 +39,22 @@ const NOT_ALL: &str = "not everything that the command started could be shown to
 const CUT_OFF: &str = "what the command left running still wrote output when its time was over, and was ended, so that the output may be incomplete";
 
 /// What this process was given, looked at before it has anything of its own.
-pub struct Arrival {
+pub struct Inherited {
     /// Descriptors that the command is to have.
-    pub inherited: Vec<i32>,
+    pub descriptors: Vec<i32>,
     /// Children that we have from before (`server & exec …`): not ours to end.
     strangers: Vec<Pid>,
     subreaper: bool,
 }
 
-impl Arrival {
+impl Inherited {
     /// Looks, and takes on what every mode needs.
-    pub fn now() -> Arrival {
+    pub fn now() -> Inherited {
         // First of all: from here on a signal waits until it is acted on.
         sys::block_all_signals();
-        let inherited = sys::open_descriptors();
+        let descriptors = sys::open_descriptors();
         let strangers = sys::own_children(&mut ChildrenFile::default()).unwrap_or_else(children_by_number);
-        Arrival { inherited, strangers, subreaper: sys::become_mode(None) }
+        Inherited { descriptors, strangers, subreaper: sys::become_mode(None) }
     }
 }
 
@@ -72,9 +72,9 @@ fn children_by_number() -> Vec<Pid> {
     found.into_iter().collect()
 }
 
-/// How the runner stands to whoever started it.
+/// How a runner deals with signals, with its parent and with its terminal.
 #[derive(Default)]
-pub struct Stand {
+pub struct RunnerConfig {
     /// In a terminal the command stays in this group, our own, and what the terminal sends reaches it without us.
     pub terminal_group: Option<TerminalGroup>,
     /// Which signals begin the end.
@@ -90,7 +90,7 @@ pub struct Stand {
 }
 
 /// The command.
-pub struct Order<'a> {
+pub struct RunnerCommand<'a> {
     /// Program and arguments.
     pub command: &'a [OsString],
     /// NUL-joined.
@@ -102,7 +102,7 @@ pub struct Order<'a> {
 }
 
 /// What a fork leaves us to be.
-pub enum Begun {
+pub enum Side {
     /// The keeper, at its end. Whether the runner was lost in the middle of a call.
     Keeper(bool),
     /// The runner.
@@ -145,7 +145,7 @@ pub struct Runner {
     strangers: BTreeSet<Pid>,
     /// There were any.
     had_children: bool,
-    stand: Stand,
+    config: RunnerConfig,
     /// The end was asked for because the parent or the control descriptor is gone.
     abandoned: bool,
     /// A lost keeper's brood was ended.
@@ -156,14 +156,14 @@ pub struct Runner {
 
 impl Runner {
     /// Forks the keeper.
-    pub fn begin(arrival: Arrival, stand: Stand) -> io::Result<Begun> {
+    pub fn begin(arrived: Inherited, config: RunnerConfig) -> io::Result<Side> {
         let (control, keeper_end) = sys::control_pair()?;
         let commitment = Commitment::new()?;
         let slot = Classes::new()?.claim().ok_or(io::ErrorKind::OutOfMemory)?;
-        let Arrival { inherited, strangers, subreaper } = arrival;
+        let Inherited { descriptors: inherited, strangers, subreaper } = arrived;
         let keeper = match sys::fork()? {
             Forked::Child => {
-                let Stand { terminal_group, nohup, parent, control: watched, .. } = stand;
+                let RunnerConfig { terminal_group, nohup, parent, control: watched, .. } = config;
                 drop((control, parent, watched));
                 sys::hide_arguments();
                 let setup = keeper::Setup {
@@ -176,12 +176,12 @@ impl Runner {
                     inherited,
                     nohup,
                 };
-                return Ok(Begun::Keeper(keeper::keep(setup)?));
+                return Ok(Side::Keeper(keeper::keep(setup)?));
             }
             Forked::Parent(pid) => pid,
         };
         drop(keeper_end);
-        Ok(Begun::Runner(Box::new(Runner {
+        Ok(Side::Runner(Box::new(Runner {
             keeper,
             control: Connection::new(control),
             commitment,
@@ -191,7 +191,7 @@ impl Runner {
             inherited,
             had_children: !strangers.is_empty(),
             strangers: strangers.into_iter().collect(),
-            stand,
+            config,
             abandoned: false,
             has_ended_brood: false,
             exit: None,
@@ -220,7 +220,7 @@ impl Runner {
     }
 
     /// Has the keeper start the command, and waits until all of it is ended or that cannot be shown.
-    pub fn run(&mut self, order: &Order<'_>) -> Option<EndFacts> {
+    pub fn run(&mut self, order: &RunnerCommand<'_>) -> Option<EndFacts> {
         self.called_off = self.take_before_start();
         if self.called_off.is_some() {
             self.dismiss_keeper();
@@ -258,7 +258,7 @@ impl Runner {
         end
     }
 
-    fn send_spec(&mut self, order: &Order<'_>) -> Result<(), Failure> {
+    fn send_spec(&mut self, order: &RunnerCommand<'_>) -> Result<(), Failure> {
         // The keeper stands where we do, and needs none where we may not search our own.
         let descriptors: Vec<OwnedFd> = sys::open_directory(".").into_iter().collect();
         let joined = order.command.iter().map(|arg| arg.as_bytes()).collect::<Vec<_>>().join(&0);
@@ -278,7 +278,7 @@ impl Runner {
             uid: None,
             gid: None,
             lifetime: order.lifetime,
-            same_group: self.stand.terminal_group.is_some(),
+            same_group: self.config.terminal_group.is_some(),
             detached: false,
             cwd_is_open: false,
             program: NO_DESCRIPTOR,
@@ -319,10 +319,10 @@ impl Runner {
         self.control.watch(&mut wait);
         wait.signal(&self.signals);
         if !self.abandoned {
-            if let Some(control) = &self.stand.control {
+            if let Some(control) = &self.config.control {
                 wait.readable(control);
             }
-            if let Some(parent) = &self.stand.parent {
+            if let Some(parent) = &self.config.parent {
                 wait.parent(parent);
             }
         }
@@ -333,8 +333,8 @@ impl Runner {
 
     /// Whether our parent, or the other end of the control descriptor, is gone.
     fn is_abandoned(&self) -> bool {
-        self.stand.parent.as_ref().is_some_and(Parent::is_gone)
-            || self.stand.control.as_ref().is_some_and(has_ended)
+        self.config.parent.as_ref().is_some_and(Parent::is_gone)
+            || self.config.control.as_ref().is_some_and(has_ended)
     }
 
     /// The keeper has reported and leaves when our end closes: waits for that, and reaps it.
@@ -363,11 +363,11 @@ impl Runner {
 
     /// SIGPIPE of a line of ours is not for the command, and nohup(1) keeps SIGHUP from it.
     fn is_ours_to_drop(&self, SignalInfo { signal, origin }: SignalInfo) -> bool {
-        signal == sys::SIGPIPE && origin == Origin::Ourselves || signal == sys::SIGHUP && self.stand.nohup
+        signal == sys::SIGPIPE && origin == Origin::Ourselves || signal == sys::SIGHUP && self.config.nohup
     }
 
     fn is_end(&self, sent: SignalInfo) -> bool {
-        self.stand.ends.contains(&sent.signal) && !self.is_ours_to_drop(sent)
+        self.config.ends.contains(&sent.signal) && !self.is_ours_to_drop(sent)
     }
 
     /// Acts on a signal, or passes it on. What the terminal sends to its group the command has already; but of a hang-up
@@ -379,12 +379,12 @@ impl Runner {
         }
         let by_kernel = origin == Origin::Kernel;
         // It has continued us where we were stopped with the command, and there that is passed on.
-        let is_continuation = signal == sys::SIGCONT && self.stand.terminal_group.is_some();
+        let is_continuation = signal == sys::SIGCONT && self.config.terminal_group.is_some();
         if by_kernel && TO_THE_GROUP.contains(&signal) || is_continuation || self.is_ours_to_drop(sent) {
             return;
         }
         let only_leader = signal == sys::SIGHUP && sys::leads_session();
-        let command_has_it = by_kernel && self.stand.terminal_group.is_some() && !only_leader;
+        let command_has_it = by_kernel && self.config.terminal_group.is_some() && !only_leader;
         if !self.is_end(sent) {
             self.send_to_keeper(|bytes| ToKeeper::put_signal(bytes, signal, false));
         } else if command_has_it {
@@ -422,7 +422,7 @@ impl Runner {
         while let Some(message) = self.control.next(|frame| FromKeeper::decode(&frame)) {
             match message {
                 FromKeeper::Started => {
-                    sys::let_go_of_stdio(&self.inherited, self.stand.lets_go_of_stderr);
+                    sys::let_go_of_stdio(&self.inherited, self.config.lets_go_of_stderr);
                 }
                 FromKeeper::Taken(_) | FromKeeper::NotTaken(_) => (),
                 FromKeeper::Failed { step, errno, .. } => self.failure = Some((step, errno)),

@@ -14,7 +14,7 @@ use holdfast_wire::Lifetime;
 use crate::ends::ladder::{DEFAULTS, ENDS};
 use crate::roles::arguments::number_after;
 use crate::roles::exit_codes::{SOFTWARE, USAGE};
-use crate::roles::runner::{Arrival, Begun, ExitAs, Order, Runner, Stand};
+use crate::roles::runner::{ExitAs, Inherited, Runner, RunnerCommand, RunnerConfig, Side};
 use crate::roles::say::say;
 use crate::sys::stops::stop;
 use crate::sys::{self, Parent};
@@ -91,15 +91,15 @@ impl Refusal {
 }
 
 fn supervise(options: &Options) -> Result<Option<ExitAs>, Refusal> {
-    let mut arrival = Arrival::now();
-    let stand = stand(options)?;
+    let mut inherited = Inherited::now();
+    let config = config(options)?;
     // The control descriptor is ours alone.
-    arrival.inherited.retain(|&fd| Some(fd) != options.control_fd);
+    inherited.descriptors.retain(|&fd| Some(fd) != options.control_fd);
     let failed = |error: io::Error| Refusal::topology(error.to_string());
     stop("starter-arrived");
-    let mut runner = match Runner::begin(arrival, stand).map_err(failed)? {
-        Begun::Runner(runner) => runner,
-        Begun::Keeper(_) => return Ok(None),
+    let mut runner = match Runner::begin(inherited, config).map_err(failed)? {
+        Side::Runner(runner) => runner,
+        Side::Keeper(_) => return Ok(None),
     };
     stop("starter-covered");
     if options.ack
@@ -108,7 +108,7 @@ fn supervise(options: &Options) -> Result<Option<ExitAs>, Refusal> {
         return Ok(Some(exit_as));
     }
     stop("starter-acknowledged");
-    let facts = runner.run(&Order {
+    let facts = runner.run(&RunnerCommand {
         command: &options.command,
         env: environment(),
         cwd: OsStr::new(""),
@@ -119,7 +119,7 @@ fn supervise(options: &Options) -> Result<Option<ExitAs>, Refusal> {
 }
 
 /// Looks at parent and control descriptor. A wrong one is an error before anything is started.
-fn stand(options: &Options) -> Result<Stand, Refusal> {
+fn config(options: &Options) -> Result<RunnerConfig, Refusal> {
     if let Some(expected) = options.parent_pid
         && Parent::number() != expected
     {
@@ -150,7 +150,7 @@ fn stand(options: &Options) -> Result<Stand, Refusal> {
     if options.parent_pid.is_some_and(|expected| Parent::number() != expected) {
         return Err(Refusal::topology("the parent is gone"));
     }
-    Ok(Stand { ends: &ENDS, parent, control, lets_go_of_stderr: true, ..Stand::default() })
+    Ok(RunnerConfig { ends: &ENDS, parent, control, lets_go_of_stderr: true, ..RunnerConfig::default() })
 }
 
 /// Ours, without the request: the Engine is not to answer it once more.

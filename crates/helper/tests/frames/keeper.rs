@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::common::{Ground, children_of, until};
 use crate::host::{Helper, Keeper, frame};
-use holdfast_core::channel::commitment::Told;
+use holdfast_core::channel::commitment::StartProgress;
 use holdfast_core::sys;
 use holdfast_wire::{
     By, Exit, FromHelper, FromKeeper, MAX_MESSAGE, MAX_SPEC, Outcome, Reason, Step, ToHelper, ToKeeper,
@@ -22,7 +22,7 @@ const LONG: &str = "echo ran >> ran; sleep 60 & setsid sleep 60 & exec sleep 60"
 /// The keeper leaves, nothing was started, nothing is left.
 fn assert_nothing_ran(ground: &Ground, helper: Helper, keeper: Keeper) {
     keeper.process.assert_gone("the keeper");
-    assert_eq!(keeper.commitment.take(), Told::default());
+    assert_eq!(keeper.commitment.take(), StartProgress::default());
     until("the helper has no child", || children_of(helper.process.pid).is_empty());
     drop(keeper);
     assert!(helper.assert_leaves().success());
@@ -89,7 +89,7 @@ fn a_spec_cut_at_any_byte_and_closed_runs_nothing() {
         }
         for (keeper, cut) in keepers.iter().zip(some) {
             keeper.process.assert_gone(&format!("cut at {cut}"));
-            assert_eq!(keeper.commitment.take(), Told::default(), "cut at {cut}");
+            assert_eq!(keeper.commitment.take(), StartProgress::default(), "cut at {cut}");
         }
     }
     until("the helper has no child", || children_of(helper.process.pid).is_empty());
@@ -153,7 +153,7 @@ fn a_spec_without_its_descriptors_is_refused_and_the_keeper_stays() {
     let (messages, facts) = keeper.until_the_end();
     assert_eq!(messages, [FromKeeper::Failed { step: Step::Stdio, errno: EBADF }]);
     assert_eq!((facts.outcome, facts.reason), (Outcome::Ended, Reason::NotStarted));
-    assert_eq!(keeper.commitment.take(), Told::default());
+    assert_eq!(keeper.commitment.take(), StartProgress::default());
     assert_eq!(ground.ran(), "");
 
     // One too few of three: the two that came must not be taken for the next call's.
@@ -258,7 +258,7 @@ fn after_the_last_call_a_keeper_starts_nothing() {
     assert!(keeper.commitment.take().committed);
     keeper.say(&second, &[&ground.directory()]);
     keeper.process.assert_gone("the keeper");
-    assert_eq!(keeper.commitment.take(), Told::default());
+    assert_eq!(keeper.commitment.take(), StartProgress::default());
     assert!(helper.assert_leaves().success());
     assert_eq!(ground.ran(), "first\n");
 }
