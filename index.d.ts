@@ -592,6 +592,12 @@ export interface Capabilities {
 }
 
 /** Fixed texts, free of ids and times. */
+/**
+ * A few lines of plain English about a result, fit to be handed to a model: how the command ended, which limit struck,
+ * what was left and ended, or runs on, what could not be ended, and how many bytes of the output were left out. The texts
+ * are stable, but for exit codes, names, pids and counts. The output itself is not in it.
+ */
+export function describe(result: RunResult<string | Uint8Array>): string
 export const notices: {
   readonly end: string
   readonly helper: string

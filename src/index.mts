@@ -4,4 +4,16 @@
  */
 import holdfast from './index.js'
 
-export const { HoldfastError, capabilities, endAll, guard, notices, probe, resetHelper, run, running, spawn } = holdfast
+export const {
+  HoldfastError,
+  capabilities,
+  describe,
+  endAll,
+  guard,
+  notices,
+  probe,
+  resetHelper,
+  run,
+  running,
+  spawn,
+} = holdfast

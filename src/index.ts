@@ -7,6 +7,7 @@ import { guard as guardGroup } from './guard/guard'
 import { native, open } from './native/reactor'
 
 export { capabilities, probe } from './native/capabilities'
+export { describe } from './report/describe'
 export { HoldfastError } from './report/errors'
 export { notices } from './report/notices'
 
