@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { run, spawn } from '../dist/index.js'
 import {
   childrenOf,
+  comm,
   descriptors,
   gone,
   helpersOf,
@@ -345,6 +346,9 @@ test('the command inherits no descriptor beyond those asked for (C66)', async (t
     spawn('sh', ['-c', 'echo up; exec sleep 50'], { env, stdio: places }),
   )
   for (const child of children) await once(child.stdout, 'data')
+  // While a program is loaded it has its libraries open.
+  const isAsleep = ({ pid }) => comm(pid) === 'sleep' && stat(pid).state === 'S'
+  await until(() => children.every(isAsleep), 'eight that sleep')
   for (const { pid } of children) {
     const held = descriptors(pid)
     // As in node:child_process, 'ignore' is /dev/null up to 2, and nothing beyond.
