@@ -232,7 +232,8 @@ test('it relays nothing: starter and keeper hold none of the descriptors', async
 // ---- what begins the end
 for (const name of ['TERM', 'INT', 'HUP', 'QUIT']) {
   test(`SIG${name} is passed on once, and its status is the Engine's answer`, async (t) => {
-    const script = `trap 'echo ${name} >>"$0"; exit 9' ${name}; echo ready; while :; do read x; done`
+    // A signal just before read(2) is acted on after it.
+    const script = `trap 'echo ${name} >>"$0"; exit 9' ${name}; echo ready; while :; do read -t 0.2 x; done`
     const counts = join(folder, name)
     const started = starter(['--', 'bash', '-c', script, counts])
     await started.shows('ready')
