@@ -139,6 +139,24 @@ test('bundled into another file: to leave it outside', (t) => {
   refused(t, call(at, { body }), /was bundled into another file. Leave it outside .*external.*HOLDFAST_BINARY_PATH/)
 })
 
+test('an import loads four files of the package, no addon, and starts nothing; the first call loads the rest', (t) => {
+  const { at } = installed(t)
+  const body = `
+    const { readFileSync } = require('node:fs')
+    const holdfast = require('holdfast')
+    const loaded = () => Object.keys(require.cache).map((path) => path.split('/dist/')[1] ?? path)
+    const children = () => readFileSync('/proc/self/task/' + process.pid + '/children', 'utf8').trim()
+    const first = [loaded(), children()]
+    holdfast.run('true').then(() => process.stdout.write(JSON.stringify([...first, loaded().length, children()])))
+  `
+  const [files, before, more, after] = call(at, { body })
+  const expected = ['index.js', 'native/timers.js', 'report/holdfast-error.js', 'report/notices.js']
+  t.deepEqual(files, expected)
+  t.is(before, '')
+  t.true(more > 30)
+  t.regex(after, /^\d+$/)
+})
+
 // ---- libc
 test('libc is what the executable’s loader is of', (t) => {
   const at = folder(t)

@@ -23,6 +23,7 @@ const GROUPS = {
   idle: { file: 'idle.mjs', c: true },
   stdout: { file: 'stdout.mjs' },
   engine: { file: 'engine.mjs' },
+  import: { file: 'import.mjs' },
 }
 const CONTENDERS = ['holdfast', 'child_process', 'execa', 'tinyexec', 'other']
 const MOST_SAMPLES = 200

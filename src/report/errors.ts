@@ -4,8 +4,11 @@ import { constants as os } from 'node:os'
 import { resolve } from 'node:path'
 import { getSystemErrorName } from 'node:util'
 import type { HoldfastError as Api, RunResult } from '../../index'
+import { HoldfastError } from './holdfast-error'
 import * as messages from './messages'
 import { notices } from './notices'
+
+export { HoldfastError } from './holdfast-error'
 
 export const codes = {
   /** Nothing ran: neither addon nor helper took the call. */
@@ -35,46 +38,6 @@ const { E2BIG, EACCES, EISDIR, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOEXEC, EN
 const FIRST_LINE = 256
 /** What libuv says where the system gave no number. */
 const UNKNOWN = 4094
-
-interface Facts {
-  code?: string
-  errno?: number
-  syscall?: string
-  path?: string
-  spawnargs?: string[]
-  step?: NonNullable<Api['step']>
-  ran?: boolean | 'unclear'
-  result?: RunResult<string | Uint8Array>
-  notice?: string
-}
-
-const brand = Symbol.for('holdfast.error')
-
-export class HoldfastError extends Error implements Api {
-  /** Also true for an error of another copy of holdfast. */
-  static is(value: unknown): value is HoldfastError {
-    return typeof value === 'object' && value !== null && brand in value
-  }
-  declare readonly code: string
-  declare readonly errno?: number
-  declare readonly syscall?: string
-  declare readonly path?: string
-  declare readonly spawnargs?: string[]
-  declare readonly step?: NonNullable<Api['step']>
-  declare readonly ran: boolean | 'unclear'
-  declare readonly result?: RunResult<string | Uint8Array>
-  declare readonly notice?: string
-
-  constructor(message?: string, facts: Facts & ErrorOptions = {}) {
-    const { cause, ...rest } = facts
-    super(message, cause === undefined ? undefined : { cause })
-    Object.assign(this, { code: 'ERR_HOLDFAST', ran: false }, rest)
-  }
-  get [brand](): true {
-    return true
-  }
-}
-Object.defineProperty(HoldfastError.prototype, 'name', { value: 'HoldfastError', configurable: true, writable: true })
 
 // ---- arguments that are wrong in themselves
 const coded = <E extends Error>(error: E, code: string): E => Object.assign(error, { code })
