@@ -12,7 +12,7 @@ import { members, plan } from './support/trees.mjs'
 
 const ONE = process.env.HOLDFAST_TREE
 const FIRST = Number(ONE ?? process.env.HOLDFAST_SEED ?? Date.now() % 0x7fffffff)
-const ROUNDS = Number(process.env.HOLDFAST_ROUNDS ?? (ONE ? 1 : process.env.HOLDFAST_LONG ? 5000 : 150))
+const ROUNDS = Number(process.env.HOLDFAST_ROUNDS ?? (ONE ? 1 : process.env.HOLDFAST_LONG ? 5000 : 300))
 /** Trees that lose their host together. */
 const TOGETHER = 8
 /** What a report is waited for. Every end has a budget of 5 s. */
