@@ -47,6 +47,24 @@ test('no file above sys names the system: its libraries, or descriptors by their
   ])
 })
 
+test('no file above sys is compiled for one platform only, but for the choice of a folder in host', (t) => {
+  const choice = '#[cfg(unix)]\nmod unix;\n#[cfg(unix)]\nuse unix as os;\n'
+  const sources = files({
+    'sys/mod.rs': '#[cfg(target_os = "linux")]\nmod linux;\n',
+    'host/mod.rs': `${choice}#[cfg(windows)]\nfn close() {}\n`,
+    'host/reactor.rs': choice,
+    'roles/run.rs': 'fn end() { if cfg!(target_os = "linux") {} }',
+    'ends/group.rs': '#[cfg(all(feature = "stops", not(unix)))]\nfn look() {}\n// cfg(unix)\n',
+    'ends/tree.rs': '#[cfg(feature = "stops")]\nfn stop() {}\n#[cfg(test)]\nmod tests {\n}\n',
+  })
+  t.deepEqual(namesOfTheGround(sources), [
+    'core: host/mod.rs names cfg(windows), which only sys/ may',
+    'core: host/reactor.rs names cfg(unix), which only sys/ may',
+    'core: roles/run.rs names cfg!(target_os), which only sys/ may',
+    'core: ends/group.rs names cfg(all(feature = "stops", not(unix), which only sys/ may',
+  ])
+})
+
 test('a circle of TypeScript files is found, by whatever kind of import', (t) => {
   const graph = typeScript(
     files({

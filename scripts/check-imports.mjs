@@ -1,6 +1,6 @@
-// Which folder may import which, in src/ and in the crate `core`; what only the ground of that crate may name; and that no module imports itself by way of others:
-// there, and in the crate `wire`. An import of types alone counts like any other; a re-export counts for whoever uses it,
-// and tests in a Rust module not at all.
+// Which folder may import which, in src/ and in the crate `core`; what only the ground of that crate may name; and that no
+// module imports itself by way of others: there, and in the crate `wire`. An import of types alone counts like any other.
+// A re-export counts for the module that uses it. Tests in a Rust module do not count.
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -18,6 +18,10 @@ export const FLOORS = {
 /** What only the ground of `core` may name: the system's libraries, and descriptors by their numbers. */
 const OF_THE_GROUND = /\b(?:libc|rustix)::|\b(?:RawFd|AsRawFd|FromRawFd|IntoRawFd|as_raw_fd|from_raw_fd|into_raw_fd)\b/g
 const GROUND = 'sys/'
+/** What is compiled for some platforms only. */
+const FOR_A_PLATFORM = /\bcfg!?\([^\]\n]*?\b(?:target_\w+|unix|windows)\b/g
+/** The one place above the ground that may choose: which folder is `os`. */
+const CHOICE = { file: 'host/mod.rs', lines: /^#\[cfg\(.*\)\]\n(?:mod \w+;|use \w+ as os;)$/gm }
 /** In the folder of `host` itself, which is the same for every system, what only one of them has. */
 const OF_ONE_SYSTEM = /\bstd::os::\w+/g
 const OF_EVERY_SYSTEM = /^host\/\w+\.rs$/
@@ -62,8 +66,11 @@ export function wrongWays(part, graph) {
 export function namesOfTheGround(files) {
   const above = [...files].filter(([file]) => !file.startsWith(GROUND))
   return above.flatMap(([file, text]) => {
-    const names = withoutTests(text).match(OF_THE_GROUND) ?? []
-    if (OF_EVERY_SYSTEM.test(file)) names.push(...(withoutTests(text).match(OF_ONE_SYSTEM) ?? []))
+    const code = withoutTests(text)
+    const names = code.match(OF_THE_GROUND) ?? []
+    if (OF_EVERY_SYSTEM.test(file)) names.push(...(code.match(OF_ONE_SYSTEM) ?? []))
+    const chosen = file === CHOICE.file ? code.replace(CHOICE.lines, '') : code
+    names.push(...(chosen.match(FOR_A_PLATFORM) ?? []).map((condition) => `${condition})`))
     return [...new Set(names)].map((name) => `core: ${file} names ${name}, which only ${GROUND} may`)
   })
 }

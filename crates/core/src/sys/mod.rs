@@ -12,4 +12,4 @@ mod linux;
 pub use linux::*;
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("holdfast is built for Linux only so far; macOS and Windows are described in docs/design");
+compile_error!("holdfast is built for Linux only so far; what a new platform needs is in CONTRIBUTING.md");
