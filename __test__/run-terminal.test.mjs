@@ -205,6 +205,8 @@ test('the shell of a stopped job is killed: the job is hung up, as without holdf
   terminal.type(`echo shell-$$.; $HF -- sh -c 'echo ready-1.; sleep 60; true'\n`)
   const [, shell] = await terminal.shows(/shell-(\d+)\./)
   await terminal.shows(/ready-1\./)
+  // Before the sleep is executed its shell waits in vfork(2), and does not stop.
+  await until(() => named(terminal.mark, 'sleep').length === 1, 'the sleep')
   terminal.type('\x1a')
   await terminal.shows(/Stopped/)
   process.kill(Number(shell), 'SIGKILL')
