@@ -101,7 +101,7 @@ fn start(args: &[OsString], descriptors: &[OwnedFd], places: &[u8], mut output: 
             grace: 0,
             background: Background::End,
             background_grace: 0,
-            settle: 0,
+            background_settle: 0,
         },
         same_group: false,
         detached: false,

@@ -263,7 +263,7 @@ impl FakeHelper {
                             keeper.descriptors.len(),
                             spec.descriptors,
                             spec.lifetime.background_grace,
-                            spec.lifetime.settle,
+                            spec.lifetime.background_settle,
                             spec.detached
                         );
                         keeper.descriptors.clear();
@@ -361,7 +361,7 @@ impl Stage {
                 grace: 0,
                 background: Background::End,
                 background_grace: 3,
-                settle: 4,
+                background_settle: 4,
             },
             uid: None,
             gid: None,

@@ -27,7 +27,7 @@ pub struct Lifetime {
     /// From `kill_signal` to SIGKILL for what is left when the command exits.
     pub background_grace: u64,
     /// How long what is left may go on working before its first signal. 0: not at all.
-    pub settle: u64,
+    pub background_settle: u64,
 }
 
 impl Lifetime {
@@ -37,7 +37,7 @@ impl Lifetime {
         into.extend(self.grace.to_le_bytes());
         into.push(self.background as u8);
         into.extend(self.background_grace.to_le_bytes());
-        into.extend(self.settle.to_le_bytes());
+        into.extend(self.background_settle.to_le_bytes());
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
@@ -51,7 +51,7 @@ impl Lifetime {
                 _ => return Err(Error::Malformed),
             },
             background_grace: reader.u64()?,
-            settle: reader.u64()?,
+            background_settle: reader.u64()?,
         })
     }
 }

@@ -106,12 +106,16 @@ fn a_spec_comes_back_field_by_field() {
     // Two that stand side by side and differ, here the one way and below the other.
     assert_eq!((view.same_group, view.detached), (true, false));
     assert_eq!((view.cwd_is_open, view.program), (sent.cwd_is_open, sent.program));
-    let other =
-        Spec { same_group: false, detached: true, lifetime: Lifetime { settle: 0, ..sent.lifetime }, ..sent };
+    let other = Spec {
+        same_group: false,
+        detached: true,
+        lifetime: Lifetime { background_settle: 0, ..sent.lifetime },
+        ..sent
+    };
     let ToKeeper::Spec(view) = ToKeeper::decode(one_frame(&spec_bytes(&other))).unwrap() else {
         panic!("not a spec");
     };
-    assert_eq!((view.same_group, view.detached, view.lifetime.settle), (false, true, 0));
+    assert_eq!((view.same_group, view.detached, view.lifetime.background_settle), (false, true, 0));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::ends::group::{Scan, hold_listed};
 use crate::ends::ladder::{BUDGET, REFUSAL_GRACE};
 use crate::ends::set_uid::SetUid;
 use crate::sys::{
-    self, ChildState, ChildrenFile, Delivery, Family, Group, Handle, Kill, LimitedUser, Listed, Pid,
+    self, ChildState, ChildrenFile, Delivery, Group, Handle, Kill, Killed, LimitedUser, Listed, Pid,
 };
 
 /// What is below this process.
@@ -708,7 +708,7 @@ impl Killing {
         let roots = self.awaited.iter().chain(&self.denied).chain(&self.spared).chain(&self.dead);
         let user = self.set_uid.as_ref().map(|set_uid| &set_uid.user);
         if let Some(first) = brood.first
-            && let Some(Family { signalled, shared }) = sys::kill_family(roots.copied(), first, group, user)
+            && let Some(Killed { signalled, shared }) = sys::kill_below(roots.copied(), first, group, user)
         {
             self.storm |= !signalled.is_empty();
             self.hit.extend(signalled);

@@ -123,7 +123,7 @@ impl HeldMembers {
     fn signal(&self, signal: i32) -> Delivery {
         let live = self.held.values().filter(|handle| !handle.has_ended());
         let sent = live.filter(|handle| handle.signal(signal).is_ok()).count();
-        if sent > 0 { Delivery::Sent } else { Delivery::Nobody }
+        if sent > 0 { Delivery::Sent } else { Delivery::Empty }
     }
 }
 
@@ -162,7 +162,7 @@ impl GroupRef {
         }
         let listed = sys::live_members(self.group());
         match (self.signal(0), listed) {
-            (Delivery::Nobody, _) => Members::Empty,
+            (Delivery::Empty, _) => Members::Empty,
             (Delivery::Sent | Delivery::Denied, LiveMembers::These(list)) => Members::Live(list),
             _ => Members::Unknown,
         }
@@ -263,7 +263,7 @@ impl Tracked {
         let is_root = |pid| match members.get(&pid) {
             Some(handle) => handle.is_unreaped(),
             // The group is held still, after the look at the number.
-            None => in_group(pid) && hold.signal(0) != Delivery::Nobody,
+            None => in_group(pid) && hold.signal(0) != Delivery::Empty,
         };
         let is_member = |pid| members.contains_key(&pid) || in_group(pid);
         let roots: Vec<Pid> = roots.into_iter().collect();

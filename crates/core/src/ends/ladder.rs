@@ -22,7 +22,7 @@ pub const DEFAULTS: Lifetime = Lifetime {
     grace: 2_000,
     background: Background::End,
     background_grace: 500,
-    settle: 100,
+    background_settle: 100,
 };
 
 /// Signals that begin the end of `holdfast run` and of the starter, and are its first signal. Every other one is passed on

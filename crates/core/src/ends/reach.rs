@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use holdfast_wire::{EndFacts, MAX_NAMED, Mechanism, Outcome, Reason};
 
-use crate::ends::asking::Asking;
 use crate::ends::brood::{Brood, Killing, Left, Progress, facts};
+use crate::ends::first_signal::FirstSignal;
 use crate::ends::group::{GroupEnd, GroupRef, Members, Tracked};
 use crate::sys::{self, Group, Pid};
 
@@ -24,7 +24,7 @@ pub struct Reach {
     group: Option<Group>,
     kind: Kind,
     /// Those that have not been sent the first signal yet.
-    asking: Option<Box<Asking>>,
+    first_signal: Option<Box<FirstSignal>>,
 }
 
 enum Kind {
@@ -48,7 +48,7 @@ impl Reach {
     /// Of a command that was started. `orphans_are_ours`: we are a subreaper.
     pub fn new(orphans_are_ours: bool, brood: Brood, group: Option<Group>) -> Reach {
         let kind = if orphans_are_ours { Kind::Tree } else { Kind::Group(None) };
-        Reach { brood, group, kind, asking: None }
+        Reach { brood, group, kind, first_signal: None }
     }
 
     /// What holds it together.
@@ -116,7 +116,7 @@ impl Reach {
     pub fn ask_to_end(&mut self, signal: i32, grace: Duration) {
         match &mut self.kind {
             Kind::Group(Some(tracked)) => tracked.ask_to_end(signal),
-            _ => self.asking = Asking::begin(&mut self.brood, self.group.as_ref(), signal, grace),
+            _ => self.first_signal = FirstSignal::begin(&mut self.brood, self.group.as_ref(), signal, grace),
         }
     }
 
@@ -127,20 +127,20 @@ impl Reach {
 
     /// The grace is shorter than it was.
     pub fn shorten(&mut self, grace: Duration) {
-        if let Some(asking) = &mut self.asking {
-            asking.shorten(grace);
+        if let Some(first_signal) = &mut self.first_signal {
+            first_signal.shorten(grace);
         }
     }
 
     /// When somebody is to be asked who was not yet.
     pub fn next_time(&self) -> Option<Instant> {
-        self.asking.as_ref().and_then(|asking| asking.next_time())
+        self.first_signal.as_ref().and_then(|first_signal| first_signal.next_time())
     }
 
     /// In the grace: asks those whose time has come, and looks what is left.
     pub fn await_answers(&mut self) -> Answer {
         let brood = &self.brood;
-        if self.asking.iter_mut().any(|asking| asking.advance(brood)) {
+        if self.first_signal.iter_mut().any(|first_signal| first_signal.advance(brood)) {
             self.brood.first_signal = Some(Instant::now());
         }
         // Some wait for that before they end, as the first process of a pid namespace for its members.

@@ -193,7 +193,7 @@ fn take_hold(
         let led = LedGroup::new(group, leader);
         return match led.signal(0) {
             Delivery::Sent | Delivery::Denied => Ok((GroupRef::Leader(led), Some(watched))),
-            Delivery::Nobody => Err("dead"),
+            Delivery::Empty => Err("dead"),
             Delivery::Refused => Err("unheld"),
         };
     }
@@ -303,7 +303,7 @@ impl Guard {
             let now = Instant::now();
             Settling::begin(
                 now,
-                now + Duration::from_millis(self.lifetime.settle),
+                now + Duration::from_millis(self.lifetime.background_settle),
                 std::mem::take(&mut self.outputs),
             )
         };

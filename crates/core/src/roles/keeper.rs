@@ -297,9 +297,10 @@ impl Keeper {
         let terminal_group = self.setup.terminal_group.filter(|_| spec.same_group);
         let mut lifetime = spec.lifetime;
         if lifetime.background == Background::Keep {
-            lifetime.settle = 0;
+            lifetime.background_settle = 0;
         }
-        let outputs = if lifetime.settle > 0 { self.outputs_of(&spec, &descriptors) } else { Vec::new() };
+        let outputs =
+            if lifetime.background_settle > 0 { self.outputs_of(&spec, &descriptors) } else { Vec::new() };
         let detached = spec.detached;
         let context = StartContext {
             commitment: Some(self.setup.commitment.as_fd()),
@@ -557,14 +558,14 @@ impl Call {
 
     /// The command has exited by itself. A limit that it kept hastens what comes after.
     fn begin_to_settle(&mut self, deadline: Option<Instant>) {
-        if self.lifetime.settle == 0 {
+        if self.lifetime.background_settle == 0 {
             return self.climb(EndRequest::at_exit(&self.lifetime));
         }
         // Nearly always nothing is left, and there is nothing to look at.
         self.settled = self.reach.reap_adopted();
         if !self.settled {
             let now = Instant::now();
-            let latest = now + Duration::from_millis(self.lifetime.settle);
+            let latest = now + Duration::from_millis(self.lifetime.background_settle);
             let until = deadline.map_or(latest, |deadline| deadline.min(latest));
             let outputs = std::mem::take(&mut self.outputs);
             self.settling = Some(Box::new(Settling::begin(now, until, outputs)));

@@ -59,7 +59,7 @@ fn parse(args: &[OsString]) -> Result<Options, String> {
             "--timeout" => lifetime.timeout = milliseconds(name, &shown)?,
             "--grace" => lifetime.grace = milliseconds(name, &shown)?,
             "--background-grace" => lifetime.background_grace = milliseconds(name, &shown)?,
-            "--background-settle" => lifetime.settle = milliseconds(name, &shown)?,
+            "--background-settle" => lifetime.background_settle = milliseconds(name, &shown)?,
             "--cwd" => options.cwd = value,
             _ => {
                 lifetime.background = match shown.as_ref() {
@@ -183,12 +183,12 @@ mod tests {
         let parsed =
             options(&["--background-grace=1s", "--background-settle", "30ms", "--grace", "5", "ls"]).unwrap();
         assert_eq!(
-            (parsed.lifetime.background_grace, parsed.lifetime.settle, parsed.lifetime.grace),
+            (parsed.lifetime.background_grace, parsed.lifetime.background_settle, parsed.lifetime.grace),
             (1_000, 30, 5_000)
         );
         assert_eq!((parsed.lifetime.background, parsed.lifetime.timeout), (Background::End, 0));
         let parsed = options(&["--background-grace", "0", "--background-settle=0", "ls"]).unwrap();
-        assert_eq!((parsed.lifetime.background_grace, parsed.lifetime.settle), (0, 0));
+        assert_eq!((parsed.lifetime.background_grace, parsed.lifetime.background_settle), (0, 0));
         for wrong in ["", "-1", "NaN", "inf", "soon", "1e3"] {
             for name in ["--background-grace", "--background-settle"] {
                 let error = options(&[name, wrong, "ls"]).unwrap_err();
@@ -208,14 +208,14 @@ mod tests {
         for (name, value) in [
             ("GRACE", parsed.lifetime.grace),
             ("BACKGROUND_GRACE", parsed.lifetime.background_grace),
-            ("BACKGROUND_SETTLE", parsed.lifetime.settle),
+            ("BACKGROUND_SETTLE", parsed.lifetime.background_settle),
         ] {
             assert!(api.contains(&format!("const {name} = {value}\n")), "{name} is {value} here");
         }
         for text in [USAGE, usage] {
             assert!(text.contains(&format!("[--grace {}s]", DEFAULTS.grace / 1_000)));
             assert!(text.contains(&format!("[--background-grace {}ms]", DEFAULTS.background_grace)));
-            assert!(text.contains(&format!("[--background-settle {}ms]", DEFAULTS.settle)));
+            assert!(text.contains(&format!("[--background-settle {}ms]", DEFAULTS.background_settle)));
             for name in OPTIONS {
                 assert!(text.contains(&format!("[{name} ")), "{name}");
             }

@@ -44,7 +44,7 @@ impl Ground {
                 grace: 0,
                 background: Background::End,
                 background_grace: 0,
-                settle: 0,
+                background_settle: 0,
             },
             same_group: false,
             detached: false,

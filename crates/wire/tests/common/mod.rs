@@ -121,7 +121,7 @@ pub fn spec() -> Spec<'static> {
             grace: 2_000,
             background: Background::Keep,
             background_grace: 1,
-            settle: 1 << 40,
+            background_settle: 1 << 40,
         },
         same_group: true,
         detached: false,

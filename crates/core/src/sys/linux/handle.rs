@@ -193,7 +193,7 @@ impl LedGroup {
     pub fn is_supported() -> bool {
         let Some(own) = Pid::own().and_then(|own| Handle::open(own).ok()) else { return false };
         // ESRCH: it knows how, and we lead no group.
-        matches!(Delivery::from_result(own.send(0, PROCESS_GROUP)), Delivery::Sent | Delivery::Nobody)
+        matches!(Delivery::from_result(own.send(0, PROCESS_GROUP)), Delivery::Sent | Delivery::Empty)
     }
 
     /// The group's number.

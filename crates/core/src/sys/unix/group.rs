@@ -58,7 +58,7 @@ pub enum Delivery {
     /// To one at least (zombies count).
     Sent,
     /// There is nobody in it.
-    Nobody,
+    Empty,
     /// The system refused it for everyone in it.
     Denied,
     /// Nothing was sent: the group is not held, or we are in it.
@@ -69,7 +69,7 @@ impl Delivery {
     pub(in crate::sys) fn from_result(result: io::Result<()>) -> Delivery {
         match result.map_err(|error| error.raw_os_error()) {
             Ok(()) => Delivery::Sent,
-            Err(Some(libc::ESRCH)) => Delivery::Nobody,
+            Err(Some(libc::ESRCH)) => Delivery::Empty,
             Err(Some(libc::EPERM)) => Delivery::Denied,
             Err(_) => Delivery::Refused,
         }

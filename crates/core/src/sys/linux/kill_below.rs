@@ -35,9 +35,9 @@ impl Evidence {
     }
 }
 
-/// What [`kill_family`] has found.
+/// What [`kill_below`] has found.
 #[derive(Default)]
-pub struct Family {
+pub struct Killed {
     /// Sent SIGKILL.
     pub signalled: Vec<Pid>,
     /// Left alone: set-uid programs.
@@ -51,15 +51,15 @@ pub struct Family {
 /// A number is signalled through a pidfd of which the kernel says that its parent has a number of the family, and only
 /// if that number then still stands for the one that was taken into the family. Parents mostly have the lower number;
 /// whoever is missed is found later. None where the kernel does not tell, or there are too many numbers.
-pub fn kill_family(
+pub fn kill_below(
     children: impl Iterator<Item = Pid>,
     first: Pid,
     group: Option<&Group>,
     user: Option<&LimitedUser>,
-) -> Option<Family> {
+) -> Option<Killed> {
     let numbers = numbers_since(first)?;
     let mut family: HashMap<Pid, Evidence> = children.map(|pid| (pid, Evidence::Child)).collect();
-    let mut found = Family::default();
+    let mut found = Killed::default();
     for pid in numbers {
         let Some(in_group) = group_of(pid) else { continue };
         if family.contains_key(&pid) {

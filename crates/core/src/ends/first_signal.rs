@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const MOST_LOOKS: u32 = 4;
 
 /// Processes that are left to one above them.
-pub struct Asking {
+pub struct FirstSignal {
     signal: i32,
     /// A moment after the end began: those have it that were to get it from above.
     moment: Instant,
@@ -61,30 +61,31 @@ struct Missed;
 /// To be sent the signal at once. Without a handle: a child of ours.
 type Direct = (Pid, Option<Handle>);
 
-impl Asking {
+impl FirstSignal {
     /// Sends the signal. `None`: to all.
     pub fn begin(
         brood: &mut Brood,
         group: Option<&Group>,
         signal: i32,
         grace: Duration,
-    ) -> Option<Box<Asking>> {
+    ) -> Option<Box<FirstSignal>> {
         let now = Instant::now();
         let (moment, until) = (now + MOMENT, now + latest(grace));
         let (left, known) = (Vec::new(), BTreeSet::new());
-        let mut asking = Box::new(Asking { signal, moment, until, next: now + PAUSE, left, known });
+        let mut first_signal =
+            Box::new(FirstSignal { signal, moment, until, next: now + PAUSE, left, known });
         let is_long = until > moment && grace < UNKNOWN_GRACE;
-        if is_long && asking.ask_others(brood).is_ok() && !asking.left.is_empty() {
-            return Some(asking);
+        if is_long && first_signal.send_directly(brood).is_ok() && !first_signal.left.is_empty() {
+            return Some(first_signal);
         }
         // It may have taken every free descriptor.
-        drop(asking);
+        drop(first_signal);
         brood.signal_all(group, signal);
         None
     }
 
     /// Asks all that are not left to others. Nobody is asked before two looks in a row have found the same.
-    fn ask_others(&mut self, brood: &mut Brood) -> Result<(), Missed> {
+    fn send_directly(&mut self, brood: &mut Brood) -> Result<(), Missed> {
         let mut direct = self.find(brood)?;
         if self.left.is_empty() {
             return Ok(());
@@ -109,8 +110,8 @@ impl Asking {
             // The deeper ones first: whatever has lost its parent to the signal is not where it was found.
             for (pid, handle) in direct.iter().rev() {
                 match handle {
-                    Some(handle) => ask(handle, self.signal),
-                    None => self.ask_child(*pid),
+                    Some(handle) => send(handle, self.signal),
+                    None => self.send_to_child(*pid),
                 }
             }
             direct = self.find(brood)?;
@@ -198,16 +199,16 @@ impl Asking {
         // What they have forked by now must not be left out.
         let below = self.new_below(&due);
         for handle in below.values().chain(due.iter().map(|left| &left.handle)) {
-            ask(handle, self.signal);
+            send(handle, self.signal);
         }
         // What was forked by one that was left to others, and has ended before it was asked.
         let orphans: Vec<Pid> =
             brood.children_left().into_iter().filter(|&pid| self.known.insert(pid)).collect();
-        orphans.iter().for_each(|&pid| self.ask_child(pid));
+        orphans.iter().for_each(|&pid| self.send_to_child(pid));
         !(due.is_empty() && orphans.is_empty())
     }
 
-    fn ask_child(&self, pid: Pid) {
+    fn send_to_child(&self, pid: Pid) {
         for signal in [self.signal, sys::SIGCONT] {
             sys::kill_child(pid, signal);
         }
@@ -229,7 +230,7 @@ fn latest(grace: Duration) -> Duration {
 }
 
 /// What is stopped is woken, so that it can take the signal.
-fn ask(handle: &Handle, signal: i32) {
+fn send(handle: &Handle, signal: i32) {
     let _ = handle.signal(signal);
     let _ = handle.signal(sys::SIGCONT);
 }
