@@ -1,15 +1,15 @@
 //! The brood: every live descendant of this process, and how it is ended and shown to be ended.
 //!
-//! This process is a subreaper (prctl(2)): whoever loses its parent becomes its child. So it need not know the
-//! tree. It kills its children, their children become its own, and when none is left it asks waitid(2), which
+//! This process is a subreaper (prctl(2)): a descendant that loses its parent becomes its child. So it need not know
+//! the tree. It kills its children, their children become its own, and when none is left it asks waitid(2), which
 //! answers ECHILD: nothing is left below. That answer is the proof.
 //!
-//! Nothing is reaped during a fork storm. A zombie keeps its process slot, so what forks without pause under a limit runs
-//! out of slots. A storm is over when a pass finds no process that had not been sent SIGKILL before: then, and where all
-//! that was found is in the group, which one signal ends, the dead are reaped while others still die. Some die only
-//! after that: the first process of a pid namespace waits until its members are reaped.
+//! Nothing is reaped during a fork storm. A zombie keeps its process slot, so what forks without pause under a limit
+//! runs out of slots. A storm is over when a pass finds no process that had not been sent SIGKILL before: then, and
+//! where all that was found is in the group, which one signal ends, the dead are reaped while others still die. Some
+//! die only after that: the first process of a pid namespace waits until its members are reaped.
 //!
-//! Passes are driven by SIGCHLD: a dying process hands over its children before it tells its parent.
+//! Passes are driven by SIGCHLD: a dying process hands over its children before its parent gets SIGCHLD.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -39,13 +39,13 @@ pub struct Brood {
     pub own: Vec<Pid>,
     /// The command's first process. What it started has a later number.
     pub first: Option<Pid>,
-    /// How that one ended, once it is reaped.
+    /// How the first process ended, once it is reaped.
     pub first_exit: Option<Exit>,
     /// Everything reaped so far.
     pub usage: Usage,
     /// The children that counted in the last pass of its end.
     pub listed: Vec<Pid>,
-    /// Unreaped children that can be no other brood's: for a spawn helper.
+    /// For a spawn helper: unreaped children that cannot belong to another brood.
     pub certain: BTreeSet<Pid>,
     /// When the ladder's first signal was sent to all, if it was.
     pub first_signal: Option<Instant>,
@@ -74,7 +74,7 @@ impl Brood {
         Some(list)
     }
 
-    /// The children that count, by the table or, failing that, by asking every number.
+    /// The children that count, by the process table or, failing that, by a waitid(2) for every pid.
     fn found(&self, by_number: bool) -> Vec<Pid> {
         let listed = if by_number { None } else { self.children() };
         let mut list = listed.unwrap_or_else(|| sys::children_by_number(&self.outsiders));
@@ -87,7 +87,7 @@ impl Brood {
         !self.outsiders.contains(&pid) && self.only_session.is_none_or(in_session)
     }
 
-    /// Those that are alive.
+    /// The children that count and are alive.
     fn live(&self, by_number: bool) -> Vec<Pid> {
         let mut list = self.found(by_number);
         list.retain(|&pid| sys::child_state(pid) == ChildState::Alive);
@@ -97,7 +97,7 @@ impl Brood {
     /// The live processes below: children and deeper ones, the command's first one too.
     pub fn survivors(&self) -> Vec<Pid> {
         let mut all = self.live(false);
-        // Below what lives there may be zombies that it has not reaped.
+        // Below a live process there may be zombies that it has not reaped.
         all.extend(sys::descendants(&all).into_iter().map(|(pid, _)| pid).filter(|&pid| sys::is_alive(pid)));
         all
     }
@@ -116,8 +116,8 @@ impl Brood {
         (named, count as u32)
     }
 
-    /// Counts these as left over, unless they are the call's own. For what is not our child: it may be reaped by its own
-    /// parent, or by the first process of a pid namespace.
+    /// Counts these as left over, unless they are the call's own. For processes that are not our children: each may be
+    /// reaped by its own parent, or by the first process of a pid namespace.
     pub fn note(&mut self, list: impl IntoIterator<Item = Pid>) {
         for pid in list {
             if !self.recording || self.own.contains(&pid) || self.counted.contains(&pid) {
@@ -133,8 +133,8 @@ impl Brood {
         }
     }
 
-    /// Holds those of the list, processes below our children each with its parent, that are outside the group. Counts them
-    /// and the members of the group as left over.
+    /// Holds those of the list, processes below our children each with its parent, that are outside the group. Counts
+    /// them and the members of the group as left over.
     pub fn hold(&mut self, listed: &[(Pid, Pid)], group: Option<&Group>) -> (Scan, BTreeMap<Pid, Handle>) {
         let in_group = |pid: Pid| group.is_some_and(|group| group.has(pid));
         let is_root = |pid: Pid| sys::child_state(pid) != ChildState::NotOurs || in_group(pid);
@@ -164,17 +164,17 @@ impl Brood {
         held.filter(|(pid, _)| is_member(pid)).collect()
     }
 
-    /// Signals everything once: the group by its pin, the rest one by one, and wakes whoever is stopped, so that it can
-    /// take the signal. The deeper ones first: they must be where they were found, and whoever has lost its parent to
-    /// the signal is not.
+    /// Signals everything once: the group by its pin, the rest one by one, with a SIGCONT after it, so that a stopped
+    /// process can act on the signal. The deeper ones first: a process that has lost its parent to the signal is not
+    /// where it was found.
     ///
-    /// SIGKILL is kept from set-uid programs outside the group: the killing that follows asks them first.
+    /// SIGKILL is kept from set-uid programs outside the group: the killing that follows sends them SIGTERM first.
     pub fn signal_all(&mut self, group: Option<&Group>, signal: i32) {
         let user = if signal == sys::SIGKILL { LimitedUser::now() } else { None };
         self.signal_others(group, signal, |pid| user.as_ref().is_some_and(|user| user.shares(pid, None)));
     }
 
-    /// The same, but what has received the signal already is only woken.
+    /// [`signal_all`](Brood::signal_all), where a process that has received the signal already gets SIGCONT alone.
     pub fn signal_others(&mut self, group: Option<&Group>, signal: i32, has_it: impl Fn(Pid) -> bool) {
         let signals = [signal, sys::SIGCONT];
         let signals_for = |pid: Pid| if has_it(pid) { &signals[1..] } else { &signals[..] };
@@ -183,7 +183,7 @@ impl Brood {
         let (below, held) = self.hold(&sys::descendants(&children), group);
         let mut signalled = BTreeSet::new();
         for pid in below.new.into_iter().rev() {
-            // Every one of the signals, whatever became of the one before.
+            // Each of the signals, also when the one before was refused.
             if signals_for(pid).iter().filter(|&&signal| held[&pid].signal(signal).is_ok()).count() > 0 {
                 signalled.insert(pid);
             }
@@ -203,12 +203,12 @@ impl Brood {
         if reached.contains(&false) {
             signal_children(members);
         }
-        // Whoever has changed hands in the middle of this is our child by now.
+        // A process that was re-parented in the middle of this is our child by now.
         let late = self.live(false).into_iter().filter(|&pid| reached.contains(&false) || !in_group(pid));
         signal_children(late.collect());
     }
 
-    /// Whether nothing is alive below. Takes nothing away.
+    /// Whether nothing is alive below. Reaps nothing.
     pub fn is_settled(&self) -> bool {
         self.live(false).is_empty()
     }
@@ -259,7 +259,7 @@ impl Brood {
         }
     }
 
-    /// With outsiders among our children nothing but the table tells who is left.
+    /// With outsiders among our children only the process table shows what is left.
     fn reap_listed(&mut self) -> Left {
         for pid in self.found(false) {
             if let ChildState::Exited(_) = sys::child_state(pid) {
@@ -269,7 +269,7 @@ impl Brood {
         if self.found(false).is_empty() { Left::Nothing } else { Left::Some }
     }
 
-    /// Reaps this zombie, unless it is the call's own: those hold the group's number.
+    /// Reaps this zombie, unless it is one of the call's own, which hold the group's number.
     fn reap_if_left_over(&mut self, pid: Pid) {
         if !self.own.contains(&pid) {
             self.reap_one(pid);
@@ -331,7 +331,7 @@ pub enum Progress {
     Waiting,
     /// Nothing is left: the proof.
     Done,
-    /// The time is up, or every live child refuses to be signalled. It may be gone on with.
+    /// The time is up, or every live child refuses to be signalled. [`Killing::advance`] may still be called.
     Survivors,
 }
 
@@ -345,15 +345,15 @@ pub struct Killing {
     awaited: VecDeque<Pid>,
     /// Everything that accepted SIGKILL and was not reaped: it forks no more.
     hit: HashSet<Pid>,
-    /// Zombies that were seen: until they are reaped they stay that.
+    /// Zombies that were seen and are not reaped.
     dead: HashSet<Pid>,
-    /// To be signalled.
+    /// Processes below our children that are still to be signalled.
     below: VecDeque<Deeper>,
     /// Passes that found a process for the first time.
     generations: u32,
     is_first_pass: bool,
     last_pass: Instant,
-    /// From one pass to the next.
+    /// Interval between two passes.
     pause: Duration,
     /// When to look again although no SIGCHLD may come.
     look_again: Option<Instant>,
@@ -361,15 +361,16 @@ pub struct Killing {
     last_success: Option<Instant>,
     /// Children that refused the signal in the last pass.
     denied: Vec<Pid>,
-    /// See CALM_GENERATIONS.
+    /// There is a fork storm, see CALM_GENERATIONS.
     storm: bool,
-    /// Whom to ask first, if that is anybody.
+    /// Set-uid programs, where they have to be sent SIGTERM first.
     set_uid: Option<SetUid>,
-    /// Children that were left alone in the last pass, since they were asked.
+    /// Set-uid programs among our children that were left alone in the last pass.
     spared: Vec<Pid>,
     /// The group was sent SIGKILL as a whole.
     group_has_it: bool,
-    /// Beside the end of the group itself, which signals it as often as it has to.
+    /// The group has an end of its own beside this one ([`Tracked::end`](crate::ends::group::Tracked::end)), which
+    /// signals it as often as necessary.
     is_beside_group_end: bool,
 }
 
@@ -400,14 +401,14 @@ const SMALL_FAMILY: usize = 32;
 const DESCENTS: u32 = 128;
 /// Shortest interval between passes.
 const PAUSE: Duration = Duration::from_millis(2);
-/// In the calm the interval is this many times what the last pass took, so that passes stay a small part of the work, and
-/// no longer than that.
+/// Without a storm the interval is `CALM_PAUSES` times what the last pass took, so that passes stay a small part of the
+/// work, and at most `CALM_PAUSE`.
 const CALM_PAUSES: u32 = 8;
 const CALM_PAUSE: Duration = Duration::from_millis(50);
 /// Polling interval for processes below a child that refuses signals: their end brings no SIGCHLD.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(20);
-/// A process that accepted SIGKILL and only waits for a processor is no survivor. The deadline is moved by this much, and
-/// by no more than so many times.
+/// A process that accepted SIGKILL and only waits for a processor is no survivor. The deadline is moved by this much,
+/// and at most `STARVED_AT_MOST` times.
 const STARVED: Duration = Duration::from_secs(1);
 const STARVED_AT_MOST: u32 = 30;
 
@@ -437,7 +438,7 @@ impl Killing {
         }
     }
 
-    /// The same, where orphans are not ours: the end of the group finds and asks by itself.
+    /// [`begin`](Killing::begin) where orphans are not ours: the group's own end finds set-uid programs by itself.
     pub fn beside_group_end() -> Killing {
         Killing { is_beside_group_end: true, ..Killing::begin() }
     }
@@ -474,7 +475,7 @@ impl Killing {
                 continue;
             }
             if let Some(until) = self.asked_until() {
-                // Who was asked may wait for the dead.
+                // A set-uid program may wait for the dead to be reaped.
                 self.calm_down(brood);
                 self.look_again = Some(until);
                 return self.waiting();
@@ -491,7 +492,7 @@ impl Killing {
         }
     }
 
-    /// When to look at those again who were asked and are left alone.
+    /// When to look again at set-uid programs that are left alone.
     fn asked_until(&self) -> Option<Instant> {
         self.set_uid.as_ref().filter(|set_uid| set_uid.is_waiting()).map(SetUid::next_time)
     }
@@ -511,13 +512,13 @@ impl Killing {
         Progress::Survivors
     }
 
-    /// Every live child refuses the signal. What is below one and accepts it, and what exits by itself since others are
-    /// gone, gets the time for that.
+    /// Every live child refuses the signal. There is some time left for descendants that accept it, and for processes
+    /// that exit by themselves once others are gone.
     fn refused(&mut self, brood: &mut Brood, group: Option<&Group>) -> Progress {
         let (_, held) = brood.hold(&sys::descendants(&self.denied), group);
         let mut is_accepted = false;
         for (&pid, handle) in &held {
-            // A zombie accepts it for ever.
+            // A zombie always accepts it.
             is_accepted |=
                 self.spares(pid, handle) || !handle.has_ended() && handle.signal(sys::SIGKILL).is_ok();
         }
@@ -533,8 +534,8 @@ impl Killing {
         Progress::Waiting
     }
 
-    /// Takes the dead off the list; in the calm they are reaped on the way, while others still die. One look for each
-    /// wake-up and not one for each process.
+    /// Takes the dead off the list; without a storm they are reaped on the way, while others still die. One look for
+    /// each wake-up and not one for each process.
     fn is_awaiting(&mut self, brood: &mut Brood) -> bool {
         while let Some(&pid) = if self.storm { self.awaited.back() } else { self.awaited.front() } {
             if sys::child_state(pid) == ChildState::Alive {
@@ -559,7 +560,7 @@ impl Killing {
         if self.set_uid.as_mut().is_some_and(SetUid::take_ended) {
             self.last_success = Some(began);
         }
-        // A group's end asks by itself.
+        // The group's own end does this by itself.
         if is_first && !self.is_beside_group_end {
             self.set_uid = SetUid::begin(brood.first_signal);
         }
@@ -568,7 +569,7 @@ impl Killing {
         // Before anything is signalled: chains of parents hold until then. Not in a storm, which leaves no time for it.
         let is_early = self.generations <= CALM_GENERATIONS;
         let below = if is_early { list_few(&children) } else { Listed::default() };
-        // A signal to the whole group would hit whoever is to be asked first.
+        // A signal to the whole group would hit set-uid programs that have to get SIGTERM first.
         let asks_members = is_first && group.is_some() && self.set_uid.is_some();
         let mut shared = Vec::new();
         if let (Some(set_uid), Some(group)) = (&self.set_uid, group)
@@ -582,7 +583,7 @@ impl Killing {
         let group = group.filter(|_| !is_split);
         let few = brood.hold_few(&below, group);
         self.kill_held(shared);
-        // Who is in a large group is looked at with what is below it, after the children have the signal.
+        // The members of a large group are looked at together with what is below, after the children have the signal.
         let is_deferred = asks_members && !below.is_complete;
         if !is_deferred {
             self.kill_group(group);
@@ -630,7 +631,7 @@ impl Killing {
             }
             listed += 1;
         }
-        // What is deeper moves up. Where there is much of it that takes too long.
+        // Descendants become our children as their parents die. For many of them that takes too long.
         let must_descend = if is_first { few.is_none() } else { self.storm };
         new += self.kill_held(few.unwrap_or_default());
         if must_descend {
@@ -661,9 +662,10 @@ impl Killing {
         listed
     }
 
-    /// No process was found that had not been sent SIGKILL before: the storm is over. The dead are reaped although others
-    /// are still dying, since these may wait for just that: the first process of a pid namespace does not end before its
-    /// members are reaped, which are our children where their parents were outside of it (pid_namespaces(7)).
+    /// No process was found that had not been sent SIGKILL before: the storm is over. The dead are reaped although
+    /// others are still dying, since these may wait for just that: the first process of a pid namespace does not end
+    /// before its members are reaped, which are our children where their parents were outside of it
+    /// (pid_namespaces(7)).
     fn calm_down(&mut self, brood: &mut Brood) {
         self.storm = false;
         for pid in std::mem::take(&mut self.dead) {
@@ -684,7 +686,7 @@ impl Killing {
         new
     }
 
-    /// Once: what forks in a group that is sent SIGKILL has the signal before the child exists.
+    /// Once is enough: a process that forks in a group that was sent SIGKILL has the signal before its child exists.
     fn kill_group(&mut self, group: Option<&Group>) {
         if let Some(group) = group
             && (!std::mem::replace(&mut self.group_has_it, true) || self.is_beside_group_end)
@@ -693,7 +695,7 @@ impl Killing {
         }
     }
 
-    /// Whether somebody in this group was asked and is left alone.
+    /// Whether a set-uid program in this group is left alone for now.
     fn is_waiting_in(&self, group: Option<&Group>) -> bool {
         let set_uid = self.set_uid.as_ref();
         group.is_some_and(|group| set_uid.is_some_and(|set_uid| set_uid.is_waiting_in(group)))
@@ -703,7 +705,7 @@ impl Killing {
         self.set_uid.as_mut().is_some_and(|set_uid| set_uid.spares(pid, handle))
     }
 
-    /// Signals deeper ones, each as soon as it is found: what forks without pause leaves us little time.
+    /// Signals deeper ones, each as soon as it is found: a fork storm leaves little time.
     fn descend(&mut self, brood: &Brood, group: Option<&Group>, is_first: bool) {
         let roots = self.awaited.iter().chain(&self.denied).chain(&self.spared).chain(&self.dead);
         let user = self.set_uid.as_ref().map(|set_uid| &set_uid.user);
@@ -737,13 +739,13 @@ impl Killing {
         {
             left -= 1;
             let Ok(Some(handle)) = sys::handle_of_descendant(pid, parent) else { continue };
-            // The parent's number is still the parent's.
+            // The parent's pid must still be the parent's.
             if !held
                 .map_or_else(|| sys::child_state(parent) != ChildState::NotOurs, |held| held.is_unreaped())
             {
                 continue;
             }
-            // Its children first: once it is gone they are elsewhere.
+            // Its children are listed first: once it is gone they have another parent.
             let children = sys::children_of(&[pid], false);
             let is_spared = self.spares(pid, &handle);
             if is_spared || handle.signal(sys::SIGKILL).is_ok() {

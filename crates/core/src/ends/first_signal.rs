@@ -1,12 +1,12 @@
 //! The first signal of the ladder, once to each process where that can be had.
 //!
 //! Some programs pass on what they are sent (timeout(1), tini, su(1)), and to many a second SIGTERM means "at once". So
-//! what is below a process that handles the signal is left to that one first. It is sent the signal from here as soon as
-//! it is known that it has not got it: it would have died of it, or it has not run since. That is asked when the process
-//! above has ended, and a moment after the end began. Of whom it is not known is sent it after that moment if the process
-//! above has ended, and some time later in any case.
+//! what is below a process that handles the signal is left to that one first. From here a process gets the signal as
+//! soon as it is known not to have got it: it would have died of it, or it has not run since. This is checked when the
+//! process above has ended, and once `MOMENT` is over. A process of which it is not known gets the signal after
+//! `MOMENT` if the process above has ended, and after `LATEST` in any case.
 //!
-//! Where this cannot be done for all (one forks without pause, or no descriptor is free), all are sent the signal at once.
+//! Where this cannot be done for all (one forks without pause, or no descriptor is free), all get the signal at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -16,23 +16,24 @@ use crate::ends::brood::Brood;
 use crate::ends::group::hold_listed;
 use crate::sys::{self, Group, Handle, Pid};
 
-/// Whoever passes a signal on has done so by then. (Measured: 37 ms at most, 49 beside two busy loops; record 30.)
+/// A process that passes the signal on has done so by then. (Measured: 37 ms at most, 49 beside two busy loops; record
+/// 30.)
 const MOMENT: Duration = Duration::from_millis(100);
-/// Everybody is asked by then, or after half of a grace that is shorter.
+/// The signal has been sent to every process by then, or by half of the grace if that is shorter.
 const LATEST: Duration = Duration::from_secs(1);
-/// A starter's: how long it really is, its host decides. Then all are asked at once.
+/// The grace of a starter stands for one that its host decides. From there on all processes get the signal at once.
 const UNKNOWN_GRACE: Duration = Duration::from_secs(3600);
-/// Between two looks at those above: nothing tells of the end of a process that is not our child.
+/// Polling interval for the processes above: there is no event for the end of a process that is not our child.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Looks for what was forked meanwhile, one after the other, until it is taken for a storm.
+/// Bound on looks in a row for what was forked meanwhile; more mean a fork storm.
 const MOST_LOOKS: u32 = 4;
 
-/// Processes that are left to one above them.
+/// Processes that the first signal is left to reach from one above them.
 pub struct FirstSignal {
     signal: i32,
-    /// A moment after the end began: those have it that were to get it from above.
+    /// When the signal has been passed on, where it is passed on at all.
     moment: Instant,
-    /// When to ask all.
+    /// When to send it to all that are left.
     until: Instant,
     next: Instant,
     left: Vec<Deferred>,
@@ -44,25 +45,25 @@ struct Deferred {
     pid: Pid,
     handle: Handle,
     above: Rc<Handle>,
-    /// When it was found; of those that handle the signal. The others die of it.
+    /// Its work when it was found. `None`: it does not handle the signal, so it would have died of it.
     work: Option<sys::Work>,
 }
 
 impl Deferred {
-    /// Whether it has certainly not got the signal. (It is alive.)
+    /// Whether it is certain that it has not got the signal, given that it is alive. In doubt false.
     fn has_not_got_it(&self) -> bool {
         self.work.is_none_or(|work| !work.is_busy && sys::work_of(self.pid) == Some(work))
     }
 }
 
-/// Not all can be asked one by one: one forks without pause, or no descriptor is free.
+/// The signal cannot be sent to each by itself: one forks without pause, or no descriptor is free.
 struct Missed;
 
 /// To be sent the signal at once. Without a handle: a child of ours.
 type Direct = (Pid, Option<Handle>);
 
 impl FirstSignal {
-    /// Sends the signal. `None`: to all.
+    /// Sends the signal. `None`: it went to all processes at once, and nothing is left to do.
     pub fn begin(
         brood: &mut Brood,
         group: Option<&Group>,
@@ -84,7 +85,8 @@ impl FirstSignal {
         None
     }
 
-    /// Asks all that are not left to others. Nobody is asked before two looks in a row have found the same.
+    /// Sends it to all that are not left to a process above them, after two looks in a row have found the same
+    /// processes.
     fn send_directly(&mut self, brood: &mut Brood) -> Result<(), Missed> {
         let mut direct = self.find(brood)?;
         if self.left.is_empty() {
@@ -102,12 +104,12 @@ impl FirstSignal {
                 return Err(Missed);
             }
         }
-        // What was forked before its parent was asked is found after it.
+        // What was forked before its parent got the signal is found after it.
         for _ in 0..MOST_LOOKS {
             if direct.is_empty() {
                 break;
             }
-            // The deeper ones first: whatever has lost its parent to the signal is not where it was found.
+            // The deeper ones first: a process that has lost its parent to the signal is not where it was found.
             for (pid, handle) in direct.iter().rev() {
                 match handle {
                     Some(handle) => send(handle, self.signal),
@@ -127,13 +129,13 @@ impl FirstSignal {
         let parents: BTreeSet<Pid> = listed.iter().map(|&(_, parent)| parent).collect();
         let handling: BTreeSet<Pid> =
             parents.into_iter().filter(|&pid| sys::handles(pid, self.signal)).collect();
-        // Mostly so: then nobody has to be held.
+        // The usual case: no process has to be held.
         if handling.is_empty() && self.left.is_empty() {
             return Ok(Vec::new());
         }
         let mut direct: Vec<Direct> =
             children.into_iter().filter(|&pid| self.known.insert(pid)).map(|pid| (pid, None)).collect();
-        // Each is shown to hang on a process of the call.
+        // Each is shown to be a descendant of a process of the call.
         let (found, mut held) = brood.hold(&listed, None);
         if found.missed || !listed.is_complete {
             return Err(Missed);
@@ -154,7 +156,7 @@ impl FirstSignal {
             };
             let above = match handlers.get(&nearest) {
                 Some(handler) => Rc::clone(handler),
-                // Never signalled by this handle: whatever has the number is waited for.
+                // Never signalled by this handle: only the end of the process is waited for, whichever has the pid.
                 None => Rc::new(Handle::open(nearest).map_err(|_| Missed)?),
             };
             handlers.insert(nearest, Rc::clone(&above));
@@ -163,24 +165,24 @@ impl FirstSignal {
         Ok(direct)
     }
 
-    /// Of a process that handles the signal. What cannot be told counts as busy.
+    /// The work of a process that handles the signal, `None` for another one. What is not known counts as busy.
     fn work_of(&self, pid: Pid) -> Option<sys::Work> {
         let unknown = sys::Work { is_busy: true, switches: 0 };
         sys::handles(pid, self.signal).then(|| sys::work_of(pid).unwrap_or(unknown))
     }
 
-    /// The grace is shorter than it was: so much from now on.
+    /// The grace is shorter than it was: `grace` from now on.
     pub fn shorten(&mut self, grace: Duration) {
         self.until = self.until.min(Instant::now() + latest(grace));
         self.next = self.next.min(self.until);
     }
 
-    /// When to look again. `None`: all were asked.
+    /// When to look again. `None`: all have been sent the signal.
     pub fn next_time(&self) -> Option<Instant> {
         (!self.left.is_empty()).then_some(self.next)
     }
 
-    /// Asks those whose time has come. Whether there were any.
+    /// Sends the signal to those that are due. Whether there were any.
     pub fn advance(&mut self, brood: &Brood) -> bool {
         let now = Instant::now();
         if now < self.next || self.left.is_empty() {
@@ -201,7 +203,7 @@ impl FirstSignal {
         for handle in below.values().chain(due.iter().map(|left| &left.handle)) {
             send(handle, self.signal);
         }
-        // What was forked by one that was left to others, and has ended before it was asked.
+        // Forked by a process that was left to one above it, and has ended before it was sent the signal.
         let orphans: Vec<Pid> =
             brood.children_left().into_iter().filter(|&pid| self.known.insert(pid)).collect();
         orphans.iter().for_each(|&pid| self.send_to_child(pid));
@@ -224,12 +226,12 @@ impl FirstSignal {
     }
 }
 
-/// Everybody is asked so long after the grace began.
+/// How long after the beginning of the grace all have been sent the signal.
 fn latest(grace: Duration) -> Duration {
     LATEST.min(grace / 2)
 }
 
-/// What is stopped is woken, so that it can take the signal.
+/// Sends SIGCONT as well: a stopped process cannot act on the signal.
 fn send(handle: &Handle, signal: i32) {
     let _ = handle.signal(signal);
     let _ = handle.signal(sys::SIGCONT);

@@ -1,9 +1,9 @@
-//! The end of a group that somebody else started: it is held by something that is not its number, signalled through
+//! The end of a group that other code has started: it is held by something that is not its number, signalled through
 //! that, and shown to be ended by the process table, or by the kernel where it says that the group is empty.
 //!
-//! Unlike a brood ([`brood`](crate::ends::brood)) a group is not below us: no SIGCHLD tells of a member's end, so each one is
-//! waited for through a [`Handle`]. What left the group is found as long as the chain of parents to a member holds. That
-//! chain breaks with the first signal, so what was found once is held until it is dead ([`Tracked`]).
+//! Unlike a brood ([`brood`](crate::ends::brood)) a group is not below us: no SIGCHLD comes at a member's end, so each
+//! one is waited for through a [`Handle`]. What left the group is found as long as the chain of parents to a member
+//! holds. That chain breaks with the first signal, so what was found once is held until it is dead ([`Tracked`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,16 +15,16 @@ use crate::ends::ladder::REFUSAL_GRACE;
 use crate::ends::set_uid::SetUid;
 use crate::sys::{self, Delivery, Group, Handle, LedGroup, LiveMembers, Pid, PidCounter, Wait};
 
-/// Interval between looks at those whose end nobody tells, or who refuse.
+/// Polling interval for processes without an event at their end, and for those that refuse the signal.
 const AGAIN: Duration = Duration::from_millis(50);
 /// Bound on rescans while the tree keeps forking.
 const MOST_LOOKS: u32 = 64;
-/// The same before the first signal, when nothing is stopped yet.
+/// Bound on rescans before the first signal, when nothing is stopped yet.
 const MOST_LOOKS_BEFORE: u32 = 4;
 /// Descriptors that are left for reading the process table.
 const RESERVE: u64 = 4;
 
-/// What holds a group, so that whoever is signalled is a member of it.
+/// What holds a group, so that only its members are signalled.
 pub enum GroupRef {
     /// A pin of ours is a member.
     Pin(Group),
@@ -37,9 +37,9 @@ pub enum GroupRef {
 /// How a group ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GroupEnd {
-    /// No live member is left: seen twice in a row, or said by the kernel.
+    /// No live member is left: seen twice in a row, or reported by the kernel.
     Ended,
-    /// Signals were sent, and it cannot be told who is left.
+    /// Signals were sent, and what is left is not known.
     Unconfirmed,
     /// These live: the time is up, or they refuse to be signalled.
     Survivors(Vec<Pid>),
@@ -47,14 +47,14 @@ pub enum GroupEnd {
     Refused,
 }
 
-/// Who lives in the group that is held.
+/// The live members of the group that is held.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Members {
     /// The live members.
     Live(Vec<Pid>),
     /// The group is empty, and its number may lead to another one by now.
     Empty,
-    /// It cannot be told. Never to be taken for nobody.
+    /// Not known. Must not be taken for an empty group.
     Unknown,
 }
 
@@ -69,8 +69,8 @@ pub struct Scan {
 
 /// Members of a group, each held by a descriptor of its own, for kernels that cannot signal a group through its leader.
 ///
-/// The number of a group is not given out again while a member is unreaped. So a look at the table counts if somebody
-/// who was held before it is unreaped after it; or if the kernel has not come around to that number since such a look.
+/// The number of a group is not given out again while a member is unreaped. So a look at the table counts if a process
+/// that was held before it is unreaped after it, or if the pid allocator has not reached that number since such a look.
 pub struct HeldMembers {
     group: Pid,
     held: BTreeMap<Pid, Rc<Handle>>,
@@ -78,24 +78,24 @@ pub struct HeldMembers {
     missed: bool,
     /// When a look last counted.
     tied: Option<PidCounter>,
-    /// Somebody has the group's number and could not be held, or not be tied to the group.
+    /// A process has the group's number, and could not be held or not be shown to belong to the group.
     stranger: bool,
 }
 
 impl HeldMembers {
-    /// Held by its leader to begin with, who must be unreaped.
+    /// Held by its leader to begin with, which must be unreaped.
     pub fn new(group: Pid, leader: Handle) -> HeldMembers {
         let held = BTreeMap::from([(group, Rc::new(leader))]);
         HeldMembers { group, held, missed: false, tied: None, stranger: false }
     }
 
-    /// Takes hold of whoever is new.
+    /// Holds the members that are new.
     fn look(&mut self) -> Members {
         let turn = PidCounter::now();
         let LiveMembers::These(listed) = sys::live_members(self.group) else { return Members::Unknown };
         let unknown: Vec<Pid> = listed.into_iter().filter(|pid| !self.held.contains_key(pid)).collect();
         let (mut new, missed) = hold_each(&unknown);
-        // Opened first, looked at again after: whoever has the number now has it behind this descriptor.
+        // Opened first, looked at again after: the process that has the pid now is the one behind this descriptor.
         new.retain(|&(pid, _)| sys::group_of(pid) == Some(self.group));
         self.missed = missed;
         if self.held.values().any(|handle| handle.is_unreaped()) || self.is_still_its_own() {
@@ -111,9 +111,9 @@ impl HeldMembers {
         if live.is_empty() && self.stranger { Members::Unknown } else { Members::Live(live) }
     }
 
-    /// The leader was reaped. Nobody has its number, and nobody can have had it in between. (Who sets the kernel's count
-    /// back, as root may in ns_last_pid, and lets that process go again within the second since the last look, could
-    /// deceive us.)
+    /// The leader was reaped. Whether no process has its pid now, and none can have had it in between. False where that
+    /// is not known. (Wrong only if root sets ns_last_pid back, and a process takes the pid and leaves it within the
+    /// second since the last look.)
     fn is_still_its_own(&self) -> bool {
         let (Some(then), Some(now)) = (self.tied, PidCounter::now()) else { return false };
         sys::group_of(self.group).is_none() && now.has_not_come_around_to(self.group, &then)
@@ -155,7 +155,7 @@ impl GroupRef {
         }
     }
 
-    /// Who lives. That the group is still held, and so the number still its own, is shown after the look.
+    /// The live members. That the group is still held, and so its number still its own, is shown after the look.
     pub fn live(&mut self) -> Members {
         if let GroupRef::Members(members) = self {
             return members.look();
@@ -168,7 +168,7 @@ impl GroupRef {
         }
     }
 
-    /// Holds these, which were listed as live members. Whether one of them could not be held.
+    /// Holds these, which were listed as live members. True: one of them could not be held.
     fn hold_each(&self, list: &[Pid]) -> (Vec<(Pid, Rc<Handle>)>, bool) {
         if let GroupRef::Members(members) = self {
             let held = |&pid| Some((pid, Rc::clone(members.held.get(&pid)?)));
@@ -198,7 +198,7 @@ pub struct Tracked {
     killed: BTreeSet<Pid>,
     /// Since the end began something may have been there that was not found, or could not be held.
     missed: bool,
-    /// Whoever is asked first was asked.
+    /// Set-uid programs have been sent SIGTERM.
     has_asked: bool,
 }
 
@@ -238,8 +238,8 @@ impl Tracked {
         self.find(|_| ()).0
     }
 
-    /// The same. `follow` is called for each new process outside the group. The live members, and how many processes are
-    /// new.
+    /// [`look`](Tracked::look), with `follow` called for each new process outside the group. Returns the live members,
+    /// and how many processes are new.
     fn find(&mut self, follow: impl Fn(&Handle)) -> (Members, usize) {
         // A dead process's number may be another one's by now.
         self.is_any_alive();
@@ -316,8 +316,8 @@ impl Tracked {
         moved.chain(self.left.values())
     }
 
-    /// SIGKILL to all that is found, until none of it lives. `first_signal`: when the ladder's first one was sent to all,
-    /// if it was.
+    /// SIGKILL to all that is found, until none of it lives. `first_signal`: when the ladder's first one was sent to
+    /// all, if it was.
     ///
     /// First all are stopped, so that nothing forks or changes hands while it is looked for.
     pub fn end(&mut self, deadline: Instant, first_signal: Option<Instant>) -> GroupEnd {
@@ -378,7 +378,7 @@ impl Tracked {
         }
     }
 
-    /// Asks those who run with another's identity, and waits for them a moment, while the others are stopped.
+    /// Sends SIGTERM to set-uid programs and gives them time to end, while the others are stopped.
     fn ask_first(&mut self, mut set_uid: SetUid) {
         self.look();
         let is_shared = |(pid, handle): (Pid, &Handle)| set_uid.user.shares(pid, Some(handle));
@@ -419,7 +419,7 @@ impl Tracked {
         sent
     }
 
-    /// SIGKILL: to what left the group, to the group, and to each member for its answer. Whether one was sent.
+    /// SIGKILL to what left the group, to the group, and to each member, to see which accept it. Whether one was sent.
     fn kill(&mut self) -> bool {
         let accepts = |handle: &Handle| handle.signal(sys::SIGKILL).is_ok();
         let left = self.left.iter().filter(|(_, handle)| accepts(handle)).map(|(&pid, _)| pid);
@@ -430,7 +430,7 @@ impl Tracked {
         sent || !self.killed.is_empty()
     }
 
-    /// Those that will die: they accepted SIGKILL, whatever they would answer now, or there is no answer to be had.
+    /// Processes that will die: they accepted SIGKILL once, or it is not known that they refuse it.
     fn awaited(&self) -> impl Iterator<Item = &Handle> {
         let all = self.pids().zip(self.handles());
         all.filter(|(pid, handle)| self.killed.contains(pid) || !handle.is_denied()).map(|(_, handle)| handle)
@@ -448,7 +448,7 @@ impl Tracked {
     }
 }
 
-/// A handle of each that is there. Whether there is one that cannot be held (no free descriptor).
+/// A handle of each process that exists. True: one of them cannot be held (no free descriptor).
 fn hold_each(list: &[Pid]) -> (Vec<(Pid, Handle)>, bool) {
     let mut missed = false;
     let mut held = Vec::with_capacity(list.len());
@@ -462,14 +462,14 @@ fn hold_each(list: &[Pid]) -> (Vec<(Pid, Handle)>, bool) {
     (held, missed)
 }
 
-/// Whether its descriptor leaves enough of them for reading the process table.
+/// Whether enough descriptors are free beside this one for reading the process table.
 fn is_spare(handle: &Handle) -> bool {
     sys::are_free_beyond(handle, RESERVE)
 }
 
 /// Holds all processes below these, parents first, except those that are `reached` otherwise. Each is held before it is
-/// shown to be a child of its parent, and the parent after that to be one of the family still: by `is_root`, or held and
-/// unreaped, so that neither number can be another's.
+/// shown to be a child of its parent, and the parent after that to be still a process of the call: by `is_root`, or
+/// held and unreaped, so that neither number can be another's.
 pub fn hold_below(
     roots: &[Pid],
     held: &mut BTreeMap<Pid, Handle>,
@@ -482,7 +482,7 @@ pub fn hold_below(
     Scan { missed: found.missed || !listed.is_complete, ..found }
 }
 
-/// The same for a list of processes, each with its parent, parents first.
+/// [`hold_below`] for a list of processes, each with its parent, parents first.
 pub fn hold_listed(
     listed: &[(Pid, Pid)],
     held: &mut BTreeMap<Pid, Handle>,

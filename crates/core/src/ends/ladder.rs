@@ -1,7 +1,7 @@
 //! The ladder: how an end begins, and when SIGKILL is due. First a signal that a process can act on, then, after the
-//! grace, SIGKILL. Whoever asks for an end that has begun can only shorten the grace.
+//! grace, SIGKILL. A second request for an end can only shorten the grace.
 //!
-//! A value, and no clock: `now` is always given. Who is signalled, and how, is not its business.
+//! A value without a clock: `now` is always an argument. Which processes are signalled, and how, is decided elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use crate::sys::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 
 /// From the first SIGKILL until survivors are reported.
 pub const BUDGET: Duration = Duration::from_secs(5);
-/// How long a process that is asked to end is left alone, and how long one that refuses signals may take to exit by
-/// itself after the last success, as sudo(8) does when its command or its terminal is gone.
+/// How long a set-uid program is left alone after SIGTERM, and how long a process that refuses signals may take to exit
+/// by itself after the last success, as sudo(8) does when its command or its terminal is gone.
 pub const REFUSAL_GRACE: Duration = Duration::from_millis(500);
 
-/// Those of `holdfast run`, the starter and the guard. Those of the API, in src/options/values.ts, are the same.
+/// The defaults of `holdfast run`, the starter and the guard. Those of the API, in src/options/values.ts, are the same.
 pub const DEFAULTS: Lifetime = Lifetime {
     timeout: 0,
     kill_signal: SIGTERM,
@@ -25,8 +25,8 @@ pub const DEFAULTS: Lifetime = Lifetime {
     background_settle: 100,
 };
 
-/// Signals that begin the end of `holdfast run` and of the starter, and are its first signal. Every other one is passed on
-/// to the command's first process, as if that had been started in their place.
+/// Signals that begin the end of `holdfast run` and of the starter, and are its first signal. Every other one is passed
+/// on to the command's first process, as if that had been started in their place.
 pub const ENDS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 /// An end that is asked for.
@@ -41,8 +41,8 @@ pub struct EndRequest {
 }
 
 impl EndRequest {
-    /// By the host's user, or by whoever started the runner. Below 0: the call's own signal, the call's own grace in
-    /// milliseconds.
+    /// Asked for through the API, or by a signal to the runner. `grace` in milliseconds. A value below 0 stands for the
+    /// call's own.
     pub fn by_user(lifetime: &Lifetime, signal: i32, grace: i64) -> EndRequest {
         let signal = if signal < 0 { lifetime.kill_signal } else { signal };
         let grace = u64::try_from(grace).unwrap_or(lifetime.grace);
@@ -54,13 +54,13 @@ impl EndRequest {
         EndRequest { reason, ..EndRequest::by_user(lifetime, -1, -1) }
     }
 
-    /// Of what is left when the command has exited.
+    /// The end of what is left when the command has exited.
     pub fn at_exit(lifetime: &Lifetime) -> EndRequest {
         let grace = Duration::from_millis(lifetime.background_grace);
         EndRequest { reason: Reason::Exit, signal: lifetime.kill_signal, grace }
     }
 
-    /// SIGKILL needs no time.
+    /// When SIGKILL is due. As the first signal it is due at once.
     fn kill_at(&self, now: Instant) -> Instant {
         if self.signal == SIGKILL { now } else { now + self.grace }
     }
@@ -80,7 +80,7 @@ pub struct Ladder {
 }
 
 impl Ladder {
-    /// Begins it.
+    /// Begins an end.
     pub fn begin(request: EndRequest, now: Instant) -> Ladder {
         let kill_at = request.kill_at(now);
         let first_signal = (kill_at > now).then_some(request.signal);
@@ -107,7 +107,7 @@ impl Ladder {
         self.kill_at
     }
 
-    /// Whether it is.
+    /// Whether SIGKILL is due.
     pub fn is_over(&self, now: Instant) -> bool {
         self.kill_at <= now
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_again_can_only_shorten_the_grace() {
+    fn a_second_request_can_only_shorten_the_grace() {
         let now = Instant::now();
         let mut ladder = Ladder::begin(request(SIGTERM, SECOND * 2), now);
         ladder.hasten(request(SIGTERM, SECOND * 5), now);

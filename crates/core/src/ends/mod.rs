@@ -1,5 +1,5 @@
-//! How what a call started is ended: the ladder's times and signals, the two reaches (a tree of processes below us, and a
-//! group that is not), and what both have in common.
+//! How what a call started is ended: the ladder's times and signals, the two reaches (a tree of processes below us, and
+//! a group that is not), and what both have in common.
 
 pub mod brood;
 pub mod first_signal;

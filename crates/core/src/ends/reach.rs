@@ -1,5 +1,5 @@
-//! What the end of a call reaches. Chosen once, where the call starts: whoever ends it asks its reach, and never which kind
-//! that is.
+//! What the end of a call reaches. Chosen once, where the call starts: the code that ends it uses its reach, whichever
+//! kind that is.
 //!
 //! Where orphans come to us (we are a subreaper) all that the command started is below us, and that no child is left is
 //! the proof. Where they do not, only the group can be found and shown to be empty; our children are ended as well.
@@ -13,17 +13,17 @@ use crate::ends::first_signal::FirstSignal;
 use crate::ends::group::{GroupEnd, GroupRef, Members, Tracked};
 use crate::sys::{self, Group, Pid};
 
-/// Nobody tells of the end of those who are not our children: so often they are looked at, when it may be over.
+/// Polling interval for processes that are not our children, during the end: their end brings no SIGCHLD.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// See the module.
+/// What the end of one call reaches.
 pub struct Reach {
     /// What is below us.
     pub brood: Brood,
     /// The command's, held by its pin, or by the first process where that leads it.
     group: Option<Group>,
     kind: Kind,
-    /// Those that have not been sent the first signal yet.
+    /// Processes that have not been sent the first signal yet.
     first_signal: Option<Box<FirstSignal>>,
 }
 
@@ -33,7 +33,7 @@ enum Kind {
     Group(Option<Box<Tracked>>),
 }
 
-/// In the grace.
+/// What is left in the grace.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Something lives.
@@ -45,7 +45,7 @@ pub enum Answer {
 }
 
 impl Reach {
-    /// Of a command that was started. `orphans_are_ours`: we are a subreaper.
+    /// The reach of a command that was started. `orphans_are_ours`: we are a subreaper.
     pub fn new(orphans_are_ours: bool, brood: Brood, group: Option<Group>) -> Reach {
         let kind = if orphans_are_ours { Kind::Tree } else { Kind::Group(None) };
         Reach { brood, group, kind, first_signal: None }
@@ -87,19 +87,19 @@ impl Reach {
     }
 
     /// The command has exited, and its end was not asked for: whether what it left, if anything, has left by itself.
-    /// `is_settled`: what [`reap_adopted`](Reach::reap_adopted) has said.
+    /// `is_settled`: what [`reap_adopted`](Reach::reap_adopted) has returned.
     pub fn has_left(&mut self, is_settled: bool) -> bool {
         (is_settled || self.is_group_empty()) && self.brood.reap() == Left::Nothing
     }
 
-    /// Seen twice, as at every end.
+    /// Seen twice in a row, as at every end of a group.
     fn is_group_empty(&self) -> bool {
         let look = |group| GroupRef::Pin(group).live() == Members::Live(Vec::new());
         let is_group = matches!(self.kind, Kind::Group(_));
         is_group && self.group.is_some_and(|group| look(group) && look(group))
     }
 
-    /// The end begins: what is there now is left over. Whether nothing is, as [`reap_adopted`](Reach::reap_adopted) says it.
+    /// The end begins: what is there now is left over. Returns what [`reap_adopted`](Reach::reap_adopted) returns.
     pub fn begin(&mut self) -> bool {
         // What died before that is not left over.
         let is_settled = self.reap_adopted();
@@ -132,12 +132,12 @@ impl Reach {
         }
     }
 
-    /// When somebody is to be asked who was not yet.
+    /// When the first signal is due for a process that has not got it. `None`: all have it.
     pub fn next_time(&self) -> Option<Instant> {
         self.first_signal.as_ref().and_then(|first_signal| first_signal.next_time())
     }
 
-    /// In the grace: asks those whose time has come, and looks what is left.
+    /// In the grace: sends the first signal to those that are due, and looks at what is left.
     pub fn await_answers(&mut self) -> Answer {
         let brood = &self.brood;
         if self.first_signal.iter_mut().any(|first_signal| first_signal.advance(brood)) {
@@ -156,7 +156,7 @@ impl Reach {
         }
     }
 
-    /// The grace is over, and something lives. It may have been shortened, so that not all were asked.
+    /// The grace is over, and something lives. It may have been shortened, so that not all got the first signal.
     pub fn end_grace(&mut self) {
         if self.next_time().is_some() {
             self.brood.first_signal = None;
@@ -173,7 +173,7 @@ impl Reach {
 
     /// Goes as far as possible without waiting. How it has turned out, once it has, and what survives of the group.
     pub fn kill(&mut self, killing: &mut Killing) -> Option<(Outcome, Vec<Pid>)> {
-        // It is the group's end that counts, before it loses its pin: no child being left shows nothing about orphans.
+        // The group's end decides, before the group loses its pin: that no child is left shows nothing about orphans.
         let group_end = match (&mut self.kind, self.group) {
             (Kind::Tree, _) => None,
             (Kind::Group(_), None) => Some(GroupEnd::Unconfirmed),

@@ -1,10 +1,10 @@
-//! Set-uid programs, which are asked before they are killed.
+//! Set-uid programs, which are sent SIGTERM before they are killed.
 //!
-//! Such a program, as sudo(8), accepts our SIGKILL, and what it has started as another user refuses it. SIGKILL
-//! takes the only one that could have ended that; SIGTERM it passes on. So whoever runs with another's identity is asked
-//! first and left alone for a moment, also where the ladder gives no grace.
+//! Such a program, as sudo(8), accepts our SIGKILL, and what it has started as another user refuses it. SIGKILL removes
+//! the only process that could have ended that; SIGTERM is passed on. So a process that runs with another identity is
+//! sent SIGTERM first and left alone for `REFUSAL_GRACE`, also where the ladder gives no grace.
 //!
-//! Where we may signal everybody there is nobody to ask, and nothing of this costs anything.
+//! Where every process may be signalled (CAP_KILL) none of this is needed, and it costs nothing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use crate::ends::ladder::{BUDGET, REFUSAL_GRACE};
 use crate::sys::{self, ChildState, Group, Handle, LimitedUser, Pid, Wait};
 
-/// Polling interval for those whose end nobody tells us of.
+/// Polling interval for processes that are not our children: their end brings no SIGCHLD.
 const ASKED_PAUSE: Duration = Duration::from_millis(20);
 
-/// Those that are asked in one end.
+/// The set-uid programs of one end.
 pub struct SetUid {
-    /// Us.
+    /// This process's user.
     pub user: LimitedUser,
-    /// The ladder's first signal: it went to all.
+    /// When the ladder's first signal was sent to all, if it was.
     first_signal: Option<Instant>,
-    /// Nobody is left alone after that, so that the end stays within its budget.
+    /// No process is left alone after that, so that the end stays within its budget.
     last: Instant,
     asked: BTreeMap<Pid, Asked>,
 }
@@ -38,8 +38,8 @@ impl Asked {
 }
 
 impl SetUid {
-    /// For an end whose SIGKILLs begin now. `first_signal`: when all were sent the ladder's first one, if they were; the
-    /// moment counts from there, and nobody is asked twice. None where nobody is to be asked.
+    /// For an end whose SIGKILLs begin now. `first_signal`: when all were sent the ladder's first one, if they were;
+    /// the time counts from there, and none is sent again. `None` where no process is to be left alone.
     pub fn begin(first_signal: Option<Instant>) -> Option<SetUid> {
         let now = Instant::now();
         if first_signal.is_some_and(|first| now >= first + REFUSAL_GRACE) {
@@ -49,13 +49,13 @@ impl SetUid {
         Some(SetUid { user: LimitedUser::now()?, first_signal, last, asked: BTreeMap::new() })
     }
 
-    /// Whether this process is not to be sent SIGKILL for now. Whoever is found for the first time is asked, by this
-    /// handle, which the caller has shown to be of a process of the call.
+    /// Whether this process must not be sent SIGKILL for now. When it is seen for the first time it is sent SIGTERM
+    /// through this handle, which the caller has shown to be that of a process of the call.
     pub fn spares(&mut self, pid: Pid, handle: &Handle) -> bool {
         self.known(pid).unwrap_or_else(|| self.user.shares(pid, Some(handle)) && self.ask(pid, handle))
     }
 
-    /// The same for a number that may be a child of ours.
+    /// [`spares`](SetUid::spares) for a pid that may be that of a child of ours.
     pub fn spares_child(&mut self, pid: Pid) -> bool {
         // Held first, and our child after that: so it is that process.
         let hold = || Handle::open(pid).ok().filter(|_| sys::child_state(pid) == ChildState::Alive);
@@ -89,19 +89,19 @@ impl SetUid {
         is_spared
     }
 
-    /// Whether anyone who was asked has ended since this was asked last.
+    /// Whether one of them has ended since the last call.
     pub fn take_ended(&mut self) -> bool {
         let before = self.asked.len();
         self.asked.retain(|_, asked| !asked.handle.has_ended());
         self.asked.len() < before
     }
 
-    /// Whether anyone who was asked is waited for still.
+    /// Whether one of them is still being waited for.
     pub fn is_waiting(&self) -> bool {
         self.asked.values().any(Asked::is_waited_for)
     }
 
-    /// The same, of members of this group.
+    /// Whether one of them that is a member of this group is still being waited for.
     pub fn is_waiting_in(&self, group: &Group) -> bool {
         self.asked.iter().any(|(&pid, asked)| asked.is_waited_for() && group.has(pid))
     }

@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 use crate::sys::{self, Level, Pid, PipeId, PipeView};
 
-/// Between the first looks; then twice as long each time, up to the second of them. Never less than some times what the
+/// Interval between the first looks; it doubles with each, up to the longest. Never less than `COSTS` times what the
 /// last look took, so that looking stays a small part of the work.
 const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 const COSTS: u32 = 4;
-/// A list of processes that change hands is not one moment's: one look is not enough.
+/// Quiet looks in a row that end the settle time. One is not enough: a process that is re-parented meanwhile may be
+/// missed.
 const QUIET_LOOKS: u32 = 2;
-/// At the bound: whoever wrote so short a time ago would have gone on, although it sleeps.
+/// At the bound a process that has written within this time counts as still writing, although it sleeps.
 const LATELY: Duration = Duration::from_millis(25);
 
-/// See the module.
+/// A settle time that has begun.
 pub struct Settling {
     until: Instant,
     next: Instant,
@@ -25,9 +26,9 @@ pub struct Settling {
     switches: BTreeMap<Pid, u64>,
     /// Looks in a row that found nothing at work.
     quiet: u32,
-    /// Those of the call's pipes for output that nothing was found to have open.
+    /// The call's output pipes that no process was found to have open.
     outputs: Vec<PipeId>,
-    /// The others.
+    /// The call's output pipes that a process has open.
     pipes: Vec<PipeView>,
     levels: Vec<Level>,
     /// When one of those left was last seen to write, or to wait for room.
@@ -41,15 +42,15 @@ pub enum Settled {
     NotYet,
     /// All of it sleeps.
     Quiet,
-    /// The time is up. `writing`: something was still writing to the call's pipes.
+    /// The time is up.
     TimeUp {
-        /// See there.
+        /// Something was still writing to the call's pipes.
         writing: bool,
     },
 }
 
 impl Settling {
-    /// From now, at most `until`. `outputs`: the call's pipes for output.
+    /// Begins `now`, and lasts until `until` at most. `outputs`: the call's pipes for output.
     pub fn begin(now: Instant, until: Instant, outputs: Vec<PipeId>) -> Settling {
         Settling {
             until,
@@ -97,7 +98,7 @@ impl Settling {
         Settled::NotYet
     }
 
-    /// Among what is new since the last look.
+    /// Looks for the call's pipes in the processes that are new since the last look.
     fn find_pipes(&mut self, list: &[Pid]) {
         let is_new = |pid: &Pid| !self.switches.contains_key(pid);
         let new: Vec<Pid> = list.iter().copied().filter(is_new).collect();
@@ -108,8 +109,8 @@ impl Settling {
         }
     }
 
-    /// Those that are busy, or were since the last look. Whether there are others than at that: who is missing has ended,
-    /// or changes hands just now.
+    /// The processes that are busy, or were since the last look. True: some are missing or new since that look; one
+    /// that is missing has ended, or is being re-parented.
     fn at_work(&mut self, list: impl Iterator<Item = Pid>) -> (Vec<Pid>, bool) {
         let before = std::mem::take(&mut self.switches);
         let mut at_work = Vec::new();
@@ -124,15 +125,15 @@ impl Settling {
         (at_work, has_changed)
     }
 
-    /// Whether one of them has written to a pipe since the last look, as far as can be told, or waits for room.
+    /// Whether one of them is known to have written to a pipe since the last look, or waits for room.
     fn is_writing(&mut self, list: &[Pid], at_work: &[Pid]) -> bool {
         let now = levels(&self.pipes);
         let before = std::mem::replace(&mut self.levels, now);
         let mut pipes = self.pipes.iter().zip(before).zip(&self.levels);
         pipes.any(|((pipe, before), &now)| {
-            // Others may write to it as well.
+            // Processes that are not of this call may write to it as well.
             let is_from_here = || at_work.iter().any(|&pid| pipe.is_open_in(pid));
-            // Whoever waits for room has found none: a pipe that holds nothing keeps nobody waiting.
+            // A writer waits for room only if the pipe is full: in front of an empty pipe no process waits.
             let is_awaited = || list.iter().any(|&pid| pipe.is_awaited_by(pid, now));
             now.bytes > before.bytes && is_from_here() || now.bytes > 0 && is_awaited()
         })
@@ -143,7 +144,7 @@ impl Settling {
     }
 }
 
-/// Zero where it cannot be told.
+/// What each pipe holds; zero where that is not known.
 fn levels(pipes: &[PipeView]) -> Vec<Level> {
     pipes.iter().map(|pipe| pipe.level().unwrap_or_default()).collect()
 }
