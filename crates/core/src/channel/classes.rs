@@ -1,6 +1,6 @@
-//! What becomes of a keeper's brood when the keeper dies, told to the spawn helper by shared memory.
+//! What becomes of a keeper's brood when the keeper dies, reported to the spawn helper in shared memory.
 //!
-//! A dead keeper cannot be asked, and a message may still be on its way: a number in memory that both map is always
+//! A dead keeper does not answer, and a message may still be on its way: a number in memory that both map is always
 //! as new as the keeper's last act.
 
 use std::rc::Rc;
@@ -23,7 +23,7 @@ pub struct Classes {
     used: usize,
 }
 
-/// A keeper's number.
+/// The place of a keeper's class.
 #[derive(Clone)]
 pub struct Slot {
     numbers: Rc<SharedNumbers>,
@@ -36,7 +36,7 @@ impl Classes {
         Ok(Classes { numbers: Rc::new(SharedNumbers::new(MOST)?), free: Vec::new(), used: 0 })
     }
 
-    /// One for a new keeper; None when there are too many.
+    /// A slot for a new keeper; `None` when there are too many.
     pub fn claim(&mut self) -> Option<Slot> {
         let index = self.free.pop().or_else(|| {
             self.used += 1;
@@ -47,7 +47,7 @@ impl Classes {
         Some(slot)
     }
 
-    /// The keeper is gone and dealt with.
+    /// The keeper is gone and its brood is ended.
     pub fn release(&mut self, slot: Slot) {
         self.free.push(slot.index);
     }
@@ -61,7 +61,7 @@ const IDLE: i32 = 0;
 const WITHOUT_PIN: i32 = 1;
 
 impl Slot {
-    /// By the keeper.
+    /// The keeper calls this.
     pub fn set(&self, class: Class) {
         let number = match class {
             Class::Idle => IDLE,
@@ -70,7 +70,7 @@ impl Slot {
         self.numbers.store(self.index, number);
     }
 
-    /// By the spawn helper.
+    /// The spawn helper calls this.
     pub fn get(&self) -> Class {
         match self.numbers.load(self.index) {
             IDLE => Class::Idle,

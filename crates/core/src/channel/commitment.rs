@@ -1,8 +1,8 @@
-//! The commitment: a counter by which a keeper says that it is about to start the command, and the new process its
+//! The commitment: a counter to which a keeper adds that it is about to start the command, and the new process its
 //! pid, when its group exists.
 //!
-//! It is apart from the control socket so that it wakes nobody: the host looks when the pid is asked for, and when
-//! the socket has ended. A counter has no frames to be cut and no buffer to be full, and what was added before the
+//! It is apart from the control socket so that it does not wake the host, which looks when the pid is asked for, and
+//! when the socket has ended. A counter has no frames to be cut and no buffer to be full, and what was added before the
 //! keeper died is there after. The host takes the count at the end of every call.
 
 use std::io;
@@ -12,13 +12,13 @@ use crate::sys::Counter;
 
 const COMMITTED: u64 = 1 << 32;
 
-/// Either end.
+/// One end of it, the keeper's or the host's.
 pub struct Commitment(Counter);
 
-/// What the count says.
+/// What the count shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StartProgress {
-    /// The clone was about to be made: from here on nobody can say that nothing ran.
+    /// The clone was about to be made: from here on it is not known that nothing ran.
     pub committed: bool,
     /// The command's pid.
     pub pid: Option<i32>,
@@ -35,17 +35,17 @@ impl Commitment {
         Commitment(Counter::from_descriptor(fd))
     }
 
-    /// The same count, for the other side.
+    /// A descriptor of the same counter, for the host.
     pub fn share(&self) -> io::Result<OwnedFd> {
         self.0.share()
     }
 
-    /// By the keeper, before the clone. Without it there is no start.
+    /// The keeper calls this before the clone. If it fails, nothing is started.
     pub fn commit(&self) -> io::Result<()> {
         self.0.add(COMMITTED)
     }
 
-    /// By the host: what was said since the last time.
+    /// The host calls this: what was added since the last time.
     pub fn take(&self) -> StartProgress {
         let count = self.0.take();
         let pid = (count & (COMMITTED - 1)) as i32;
@@ -63,22 +63,22 @@ impl AsFd for Commitment {
 mod tests {
     use super::*;
 
-    /// As the new process does, without libc.
-    fn tell_pid(commitment: &Commitment, pid: i32) {
+    /// What the new process does without libc.
+    fn add_pid(commitment: &Commitment, pid: i32) {
         commitment.0.add(u64::try_from(pid).unwrap()).unwrap();
     }
 
     #[test]
-    fn tells_both_words_once_and_in_any_split() {
+    fn reports_both_parts_once_and_in_any_split() {
         let ours = Commitment::new().unwrap();
         let theirs = Commitment::from_descriptor(ours.share().unwrap());
         assert_eq!(theirs.take(), StartProgress::default());
         ours.commit().unwrap();
         assert_eq!(theirs.take(), StartProgress { committed: true, pid: None });
-        tell_pid(&ours, 4321);
+        add_pid(&ours, 4321);
         assert_eq!(theirs.take(), StartProgress { committed: false, pid: Some(4321) });
         ours.commit().unwrap();
-        tell_pid(&ours, i32::MAX);
+        add_pid(&ours, i32::MAX);
         assert_eq!(theirs.take(), StartProgress { committed: true, pid: Some(i32::MAX) });
         assert_eq!(theirs.take(), StartProgress::default());
     }

@@ -12,10 +12,11 @@ use crate::sys::{self, Sender, Token, Wait};
 /// Read at once, at most. A page of the stack counts for every keeper.
 const CHUNK: usize = 2048;
 
-/// One end. The socket may be shared with whoever waits for it; `F` is what travels.
+/// One end of a connection. `S`: the socket, which may be shared with the thread that waits for it. `F`: descriptors
+/// that are sent.
 pub struct Connection<S = OwnedFd, F = OwnedFd> {
     socket: S,
-    /// Others' bytes start nothing.
+    /// Bytes from another sender are dropped.
     sender: Option<Sender>,
     inbox: Decoder,
     /// What came along with each message that descriptors travelled with, in their order; None where some were cut off
@@ -36,7 +37,7 @@ pub enum Missing {
 }
 
 impl<S: AsFd, F: AsFd> Connection<S, F> {
-    /// An end to which no descriptors are sent: one that is cut off comes to the same as the end.
+    /// An end to which no descriptors are sent.
     pub fn new(socket: S) -> Connection<S, F> {
         Connection {
             socket,
@@ -72,7 +73,7 @@ impl<S: AsFd, F: AsFd> Connection<S, F> {
             let message = match sys::receive(self.socket.as_fd(), &mut bytes, &mut along) {
                 Ok(message) => message,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // It is broken, which comes to the same as the end.
+                // It is broken, which amounts to the end.
                 Err(_) => sys::Message::END,
             };
             // Before the bytes are there: what was fed until now is of the right one.
@@ -104,17 +105,18 @@ impl<S: AsFd, F: AsFd> Connection<S, F> {
         })
     }
 
-    /// The other end is closed, or does not speak our language. What it said before can still be asked for.
+    /// The other end is closed, or has sent something that is no frame. Messages from before can still be taken.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Nothing that was received is left to be asked for: no bytes of a frame that is not whole.
+    /// Nothing that was received is left to be taken: no bytes of a frame that is not whole.
     pub fn is_empty(&self) -> bool {
         self.inbox.is_empty()
     }
 
-    /// The descriptors of the message that was asked for last: all of them or none. What more came with it is the next one's.
+    /// The descriptors of the message that was taken last: all of them or none. What more came with it is the next
+    /// one's.
     pub fn take_descriptors(&mut self, count: usize) -> Result<Vec<OwnedFd>, Missing> {
         if count == 0 {
             return Ok(Vec::new());
@@ -132,14 +134,14 @@ impl<S: AsFd, F: AsFd> Connection<S, F> {
         }
     }
 
-    /// Sends frames, and descriptors with their first byte. What does not go at once goes later. A failure is no
-    /// conclusion: the end is read from the socket.
+    /// Sends frames, and descriptors with their first byte. What does not go at once goes later. A failure is not
+    /// reported here: the end is read from the socket.
     pub fn send(&mut self, bytes: Vec<u8>, descriptors: Vec<F>) {
         self.outbox.push(bytes, descriptors);
         self.flush();
     }
 
-    /// The same of what may be sent again on another connection. An error: nothing went.
+    /// [`send`](Connection::send) for what may be sent again on another connection. An error: nothing was sent.
     pub fn send_first(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let sent = sys::send(self.socket.as_fd(), bytes, descriptors)?;
         if sent < bytes.len() {

@@ -1,4 +1,4 @@
-//! What processes of the core tell one another: connections, the commitment, and the classes of keepers.
+//! How the processes of the core communicate: connections, the commitment, and the classes of keepers.
 
 pub mod classes;
 pub mod commitment;

@@ -67,7 +67,7 @@ pub fn children_by_number(others: &BTreeSet<Pid>) -> Vec<Pid> {
     /// The highest that there can be (proc(5), pid_max).
     const HIGHEST: i32 = 4_194_304;
     const MANY: i32 = 32_768;
-    // To be told that there is no child at all is one question, not four million.
+    // That there is no child at all takes one call, not four million.
     if peek_any().is_err() {
         return Vec::new();
     }

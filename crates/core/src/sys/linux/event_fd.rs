@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// It has no frames to be cut and no buffer to be full, and what a process has added is there after its death.
+/// A counter that processes share. It has no frames to be cut and no buffer to be full, and what a process has added is
+/// there after its death.
 pub struct Counter(OwnedFd);
 
 impl Counter {
@@ -14,12 +15,12 @@ impl Counter {
         Ok(Counter(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// As it was received from its other side.
+    /// A counter that another process has shared.
     pub fn from_descriptor(fd: OwnedFd) -> Counter {
         Counter(fd)
     }
 
-    /// The same count, for the other side.
+    /// A descriptor of the same counter, for another process.
     pub fn share(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }

@@ -1,6 +1,6 @@
 //! A process named by a descriptor and not by its number: a pidfd (pidfd_open(2)), or the process's folder below /proc
 //! where pidfds are refused, which pidfd_send_signal(2) takes as well. What is signalled through it is that process, or
-//! nobody, for as long as the descriptor is open.
+//! no process, for as long as the descriptor is open.
 #![expect(unsafe_code, reason = "pidfd_send_signal with signal 0 or with flags has no safe wrapper")]
 
 use std::io;
@@ -20,7 +20,7 @@ use crate::sys::unix::pid::{Pid, leads_own_group};
 /// PIDFD_SIGNAL_PROCESS_GROUP: the group that the process leads or led (Linux 6.9).
 const PROCESS_GROUP: u32 = 4;
 
-/// See the module.
+/// A process, named by a descriptor.
 #[derive(Debug)]
 pub struct Handle {
     fd: OwnedFd,
@@ -29,7 +29,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Of the process that has this number now. Whoever opens it shows afterwards that it is the one that was meant.
+    /// Opens the process that has this pid now. The caller has to show afterwards that it is the one that was meant.
     pub fn open(pid: Pid) -> io::Result<Handle> {
         let number = pid.rustix().ok_or(io::ErrorKind::InvalidInput)?;
         match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
@@ -47,18 +47,18 @@ impl Handle {
         }
     }
 
-    /// Of a pidfd.
+    /// A handle from a pidfd.
     pub(super) fn from_pidfd(fd: OwnedFd) -> Handle {
         Handle { fd, is_folder: false }
     }
 
-    /// Of a descriptor that somebody gave us.
+    /// A handle from a descriptor of either kind that another process has passed to us.
     pub fn from_descriptor(fd: OwnedFd) -> Handle {
         let status = rustix::fs::fstat(&fd).map(|status| rustix::fs::FileType::from_raw_mode(status.st_mode));
         Handle { is_folder: status == Ok(rustix::fs::FileType::Directory), fd }
     }
 
-    /// Another descriptor of the same.
+    /// Another descriptor of the same process.
     pub fn try_clone(&self) -> io::Result<Handle> {
         Ok(Handle { fd: self.fd.try_clone()?, is_folder: self.is_folder })
     }
@@ -82,12 +82,12 @@ impl Handle {
         match self.signal(0).map_err(|error| error.raw_os_error()) {
             Ok(()) => true,
             Err(Some(libc::ESRCH)) => false,
-            // It is another user's, or a filter refuses the question.
+            // It is another user's, or a filter refuses the call.
             Err(_) => self.number().is_some(),
         }
     }
 
-    /// Whether the system refuses to let us signal it, and not just anyone.
+    /// Whether the system refuses to let us signal this process, where it does not refuse that for every process.
     pub fn is_denied(&self) -> bool {
         let denied = self.signal(0).is_err_and(|error| error.raw_os_error() == Some(libc::EPERM));
         denied && Handle::works()
@@ -98,7 +98,7 @@ impl Handle {
         Pid::own().and_then(|own| Handle::open(own).ok()).is_some_and(|own| own.signal(0).is_ok())
     }
 
-    /// Whether all of its threads have ended. False where that cannot be told.
+    /// Whether all of its threads have ended. False where that is not known.
     pub fn has_ended(&self) -> bool {
         if self.is_folder {
             return match self.stat() {
@@ -121,13 +121,13 @@ impl Handle {
         Ok(Stat::parse(&bytes[..count]))
     }
 
-    /// The number it has in our pid namespace; None when it was reaped, or that cannot be told.
+    /// Its pid in our pid namespace; `None` when it was reaped, or that is not known.
     pub fn number(&self) -> Option<Pid> {
         if self.is_folder {
             return self.stat().ok().flatten().map(|stat| stat.pid);
         }
-        let told = info(&self.fd).and_then(|(own, _)| Pid::new(own));
-        told.or_else(|| proc_fs::pid_of_pidfd(&self.fd).filter(|_| proc_fs::is_ours()))
+        let number = info(&self.fd).and_then(|(own, _)| Pid::new(own));
+        number.or_else(|| proc_fs::pid_of_pidfd(&self.fd).filter(|_| proc_fs::is_ours()))
     }
 }
 
@@ -137,7 +137,7 @@ impl AsFd for Handle {
     }
 }
 
-/// The same of the process behind a descriptor, where `pid` is its number if it is our child at all.
+/// The [`child_state`] of the process behind a descriptor. `pid`: its pid, if it is our child at all.
 pub fn child_state_behind(handle: &Handle, pid: Pid) -> ChildState {
     match handle.pidfd() {
         Some(fd) => state_of(crate::sys::unix::child::waitid(libc::P_PIDFD, fd.as_raw_fd() as u32, LOOK)),
@@ -147,8 +147,8 @@ pub fn child_state_behind(handle: &Handle, pid: Pid) -> ChildState {
     }
 }
 
-/// Reaps the child behind a descriptor, if it has ended; `pid` is its number if it is our unreaped child at all. True when
-/// there is nothing (more) to reap.
+/// Reaps the child behind a descriptor, if it has ended; `pid` is its number if it is our unreaped child at all. True
+/// when there is nothing (more) to reap.
 pub fn reap_behind(handle: &Handle, pid: Pid) -> bool {
     match handle.pidfd() {
         Some(fd) => !matches!(waitid(libc::P_PIDFD, fd.as_raw_fd() as u32, REAP), Ok(None)),
@@ -201,8 +201,8 @@ impl LedGroup {
         self.id
     }
 
-    /// Signals the group, unless we could be in it (rule 2): who leads a group is in no other, whatever number we were
-    /// told. `Nobody` is the kernel's word that it is empty.
+    /// Signals the group, unless we could be in it (rule 2): a process that leads a group is in no other, whichever
+    /// number this one has. `Empty` is the kernel's answer.
     pub fn signal(&self, signal: i32) -> Delivery {
         if !leads_own_group() || Pid::own() == Some(self.id) {
             return Delivery::Refused;

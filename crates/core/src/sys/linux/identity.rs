@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use rustix::process::Gid;
 
-/// Who the host is. Helper and keepers are a snapshot of it; one that differs gets no further call.
+/// User and groups of the host. Helper and keepers are a snapshot of it; one that differs gets no further call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     uids: [u32; 3],
@@ -17,7 +17,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of the calling thread.
+    /// Those of the calling thread.
     pub fn now() -> Identity {
         let mut gids = [0; 3];
         let [real, effective, saved] = &mut gids;
@@ -49,7 +49,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Of this process.
+    /// Those of this process.
     pub fn now() -> Attributes {
         let nofile = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         Attributes {
@@ -87,7 +87,8 @@ fn umask_in(status: &File) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(line).ok()?, 8).ok()
 }
 
-/// Lets a pipe hold more (`F_SETPIPE_SZ`, fcntl(2)). Beyond the user's limit (`fs.pipe-user-pages-soft`) it stays as it is.
+/// Lets a pipe hold more (`F_SETPIPE_SZ`, fcntl(2)). Beyond the user's limit (`fs.pipe-user-pages-soft`) it stays as it
+/// is.
 pub fn enlarge_pipe(pipe: BorrowedFd<'_>, size: usize) {
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, size);
 }

@@ -14,13 +14,13 @@ use crate::sys::unix::child::{ChildState, child_state};
 use crate::sys::unix::group::Group;
 use crate::sys::unix::pid::{Pid, group_of};
 
-/// Why a number stands for a process of the family, and can be asked whether it still does.
+/// Why a pid belongs to a process of the call; it can be checked whether that is still so.
 enum Evidence {
     /// Our unreaped child.
     Child,
     /// In the pinned group.
     Member,
-    /// Below somebody of the family; the pidfd was open before that was shown.
+    /// Below another process of the call; the pidfd was open before that was shown.
     Below(OwnedFd),
 }
 
@@ -29,7 +29,7 @@ impl Evidence {
         match self {
             Evidence::Child => child_state(pid) != ChildState::NotOurs,
             Evidence::Member => group.is_some_and(|group| group.has(pid)),
-            // Until it is reaped its number is nobody else's.
+            // Until it is reaped no other process gets its pid.
             Evidence::Below(fd) => info(fd).is_some_and(|(own, _)| own == pid.raw()),
         }
     }
@@ -38,9 +38,9 @@ impl Evidence {
 /// What [`kill_below`] has found.
 #[derive(Default)]
 pub struct Killed {
-    /// Sent SIGKILL.
+    /// Processes that were sent SIGKILL.
     pub signalled: Vec<Pid>,
-    /// Left alone: set-uid programs.
+    /// Set-uid programs, which were left alone.
     pub shared: Vec<(Pid, Handle)>,
 }
 
@@ -48,9 +48,10 @@ pub struct Killed {
 /// `first`, which is about a tenth of what the process table costs for each. What is not this `user`'s alone is left to
 /// the caller, members of the group as well.
 ///
-/// A number is signalled through a pidfd of which the kernel says that its parent has a number of the family, and only
-/// if that number then still stands for the one that was taken into the family. Parents mostly have the lower number;
-/// whoever is missed is found later. None where the kernel does not tell, or there are too many numbers.
+/// A process is signalled through a pidfd whose parent, by the kernel's answer, has a pid that is already known to be
+/// one of the call, and only if that pid then still belongs to the same process. Parents mostly have the lower pid; a
+/// process that is missed is found in a later pass. `None` where the kernel has no such answer, or there are too many
+/// pids.
 pub fn kill_below(
     children: impl Iterator<Item = Pid>,
     first: Pid,
@@ -81,20 +82,20 @@ pub fn kill_below(
             Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => return Some(found),
             Err(_) => continue,
         };
-        let Some(told) = ask(&fd) else {
+        let Some(answer) = ask(&fd) else {
             // It has died in between, or the kernel does not know the question.
             if io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
                 continue;
             }
             return None;
         };
-        let (own, parent) = numbers_in(&told);
+        let (own, parent) = numbers_in(&answer);
         let evidence = Pid::new(parent).and_then(|parent| Some((parent, family.get(&parent)?)));
         if own == pid.raw()
             && let Some((parent, evidence)) = evidence
             && evidence.holds(parent, group)
         {
-            if user.is_some_and(|user| uids_in(&told).is_some_and(|uids| user.is_shared(uids))) {
+            if user.is_some_and(|user| uids_in(&answer).is_some_and(|uids| user.is_shared(uids))) {
                 found.shared.extend(fd.try_clone().map(|fd| (pid, Handle::from_pidfd(fd))));
             } else if rustix::process::pidfd_send_signal(fd.as_fd(), rustix::process::Signal::KILL).is_ok() {
                 found.signalled.push(pid);

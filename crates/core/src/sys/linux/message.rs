@@ -49,8 +49,8 @@ pub fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// A pair of which the second end is for who starts processes on request: with what arrives there the kernel tells the
-/// sender, from the first byte on.
+/// A pair whose second end is for a process that starts others on request: with what arrives there the kernel reports
+/// the sender, from the first byte on.
 pub fn control_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) = socket_pair()?;
     rustix::net::sockopt::set_socket_passcred(&theirs, true)?;

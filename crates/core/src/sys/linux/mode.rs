@@ -51,17 +51,17 @@ pub fn become_mode(first_closed: Option<u32>) -> bool {
 pub fn hide_arguments() {
     let Some((start, end)) = proc_fs::own_arguments() else { return };
     let start = start as *mut u8;
-    // SAFETY: the kernel says that the arguments are there: strings, each with its NUL, in memory of ours that is mapped
-    // for ever. What the standard library made of them are copies.
+    // SAFETY: the arguments are there, as /proc/self/stat has it: strings, each with its NUL, in memory of ours that is
+    // mapped for ever. What the standard library made of them are copies.
     let name = unsafe { std::ffi::CStr::from_ptr(start.cast()) };
     let kept = name.to_bytes_with_nul().len();
     let rest = (end - start as usize).saturating_sub(kept);
-    // SAFETY: behind the first string and before the end, as just computed; nobody else reads it.
+    // SAFETY: behind the first string and before the end, as just computed; no other code of this process reads it.
     unsafe { start.wrapping_add(kept).write_bytes(0, rest) };
 }
 
-/// After the fork: subreaper is not inherited over fork (prctl(2)), dispositions, mask and dumpable are. The
-/// keeper leaves the helper's group, which the host's other tools may signal, and its session, in which another keeper's
+/// After the fork: subreaper is not inherited over fork (prctl(2)), dispositions, mask and dumpable are. The keeper
+/// leaves the helper's group, which the host's other tools may signal, and its session, in which another keeper's
 /// command could join the group of this one's; unless its command is to be born there.
 pub fn become_keeper(stays_in_group: bool) -> bool {
     if !stays_in_group {

@@ -1,9 +1,9 @@
 //! Paths below /proc/self that mean the process which looks them up, by what a child has from its parent: the program,
-//! the working directory, the descriptors. A child of the host would find the host's; a keeper's child finds the keeper's.
-//! So the host opens them, when the call is made.
+//! the working directory, the descriptors. A child of the host would find the host's; a keeper's child finds the
+//! keeper's. So the host opens them, when the call is made.
 //!
-//! Only these, as they are spelled here: a link to one of them is the new process's own. What names the new process under
-//! `child_process`, too, is left to it: /proc/self itself, and the descriptors that are places of its stdio.
+//! Only these, as they are spelled here: a link to one of them is the new process's own. What names the new process
+//! under `child_process`, too, is left to it: /proc/self itself, and the descriptors that are places of its stdio.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_the_host_is_told_from_what_means_the_new_process() {
+    fn what_means_the_host_is_kept_apart_from_what_means_the_new_process() {
         let both = (true, true);
         let none = (false, false);
         for (path, expected) in [

@@ -6,7 +6,7 @@ use rustix::process::PidfdFlags;
 
 use super::handle::Handle;
 
-/// Our parent by a descriptor that tells of its end, unless it is gone or the kernel has none.
+/// A handle of our parent. `None`: it is gone, or the kernel has no pidfds.
 pub fn handle_of_parent() -> Option<Handle> {
     Parent::watch()?.pidfd.map(Handle::from_pidfd)
 }
@@ -29,7 +29,7 @@ impl Parent {
     pub fn watch() -> Option<Parent> {
         let parent = rustix::process::getppid()?;
         let pidfd = rustix::process::pidfd_open(parent, PidfdFlags::empty()).ok();
-        // Only now is it known to be a pidfd of our parent, and not of whoever has its number since.
+        // Only now is it known to be a pidfd of our parent, and not of a process that has got its pid since.
         let number = parent.as_raw_nonzero().get();
         (Parent::number() == number).then_some(Parent { number, pidfd })
     }

@@ -24,7 +24,7 @@ pub struct PidCounter {
 }
 
 impl PidCounter {
-    /// Of now. None where it cannot be read.
+    /// The counter now. `None` where it cannot be read.
     pub fn now() -> Option<PidCounter> {
         let number = |text: &str| text.trim().parse::<u64>().ok();
         let stat = fs::read_to_string("/proc/stat").ok()?;

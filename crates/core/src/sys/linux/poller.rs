@@ -27,12 +27,12 @@ pub enum Occurrence {
         key: u64,
         /// There is something to read, or the end.
         readable: bool,
-        /// There is room to write, or nobody who reads.
+        /// There is room to write, or no reader.
         writable: bool,
     },
 }
 
-/// See the module.
+/// Waits for many descriptors and a time (epoll(7), timerfd_create(2)).
 pub struct Poller {
     epoll: OwnedFd,
     /// Set to the next time: a new one need not wake the thread.
@@ -40,7 +40,7 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// Of nothing yet.
+    /// A poller that waits for nothing yet.
     pub fn new() -> io::Result<Poller> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let clock =
@@ -49,19 +49,19 @@ impl Poller {
         Ok(Poller { epoll, clock })
     }
 
-    /// Waits until something happens, and tells of each.
-    pub fn wait(&self, mut tell: impl FnMut(Occurrence)) {
+    /// Waits until something happens, and reports each occurrence.
+    pub fn wait(&self, mut report: impl FnMut(Occurrence)) {
         let mut space = [MaybeUninit::uninit(); 64];
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut space, None) else { return };
         for event in events.iter() {
             let (key, flags) = (event.data.u64(), event.flags);
             if key == CLOCK {
                 let _ = rustix::io::read(&self.clock, &mut [0; 8]);
-                tell(Occurrence::Time);
+                report(Occurrence::Time);
                 continue;
             }
             let is_closed = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-            tell(Occurrence::Ready {
+            report(Occurrence::Ready {
                 key,
                 readable: is_closed || flags.intersects(EventFlags::IN | EventFlags::RDHUP),
                 writable: is_closed || flags.contains(EventFlags::OUT),
@@ -69,8 +69,8 @@ impl Poller {
         }
     }
 
-    /// Tells once when a descriptor is ready, in the place of what was asked of it before. `is_known`: it was added
-    /// before, and not removed. Whether it is known now.
+    /// Reports once when a descriptor is ready; replaces what it was armed with before. `is_known`: it was added
+    /// before, and not removed. Returns whether it is known now.
     pub fn arm(&self, fd: impl AsFd, key: u64, (readable, writable): (bool, bool), is_known: bool) -> bool {
         let mut flags = EventFlags::ONESHOT;
         if readable {
@@ -88,13 +88,13 @@ impl Poller {
         done.is_ok() || is_known
     }
 
-    /// Tells whenever something new is to be read.
+    /// Reports whenever there is something new to be read.
     pub fn watch(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(key), EventFlags::IN | EventFlags::ET)?)
     }
 
-    /// Tells when a process has ended, once: a child that is traced stays ready when it has ended, and cannot be reaped
-    /// before its tracer lets go. False: nobody will tell.
+    /// Reports the end of a process, once: a child that is traced stays ready when it has ended, and cannot be reaped
+    /// before its tracer detaches. False: its end will not be reported.
     pub fn watch_exit(&self, process: &Handle, key: u64) -> bool {
         process.pidfd().is_some_and(|fd| self.watch(fd, key).is_ok())
     }
@@ -111,7 +111,7 @@ impl Poller {
         }
     }
 
-    /// Tells when this time has come, and of no other.
+    /// Reports when this time has come. It replaces the one before.
     pub fn set_time(&self, time: Instant) {
         let wait = time.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
         if let Ok(it_value) = Timespec::try_from(wait) {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_armed_is_told_once_and_what_is_watched_each_time() {
+    fn what_was_armed_is_reported_once_and_what_is_watched_each_time() {
         let poller = Poller::new().unwrap();
         let ((armed, into_armed), (watched, into_watched)) = (pipe().unwrap(), pipe().unwrap());
         assert!(poller.arm(&armed, 7, (true, false), false));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_told_when_it_has_come_and_an_earlier_one_takes_its_place() {
+    fn a_time_is_reported_when_it_has_come_and_an_earlier_one_takes_its_place() {
         let poller = Poller::new().unwrap();
         let began = Instant::now();
         poller.set_time(began + Duration::from_secs(60));

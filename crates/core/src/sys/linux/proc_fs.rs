@@ -94,7 +94,7 @@ pub(super) fn has_one_thread(tasks: &str) -> bool {
     fs::metadata(tasks).is_ok_and(|folder| folder.nlink() <= 3)
 }
 
-/// What a status file says under this name.
+/// The value that a status file has under this name.
 pub(super) fn in_status<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
@@ -146,7 +146,7 @@ pub fn descendants(roots: &[Pid]) -> Listed {
     walk(roots, 65_536)
 }
 
-/// The same. It is not complete where there are more than `most`, which it costs about as many looks to find out.
+/// [`descendants`], not complete where there are more than `most`; finding that out takes about `most` looks.
 pub fn few_descendants(roots: &[Pid], most: usize) -> Listed {
     walk(roots, most)
 }
@@ -188,8 +188,9 @@ fn name(pid: Pid) -> Vec<u8> {
     printable(bytes[..length].strip_suffix(b"\n").unwrap_or(&bytes[..length]))
 }
 
-/// Valid UTF-8 without control characters and without those that change the direction of text: a process chooses its own
-/// name (prctl(2), PR_SET_NAME), and reports are shown on terminals and to models. What is left out shows as U+FFFD.
+/// Valid UTF-8 without control characters and without those that change the direction of text: a process chooses its
+/// own name (prctl(2), PR_SET_NAME), and reports are shown on terminals and to models. What is left out shows as
+/// U+FFFD.
 fn printable(name: &[u8]) -> Vec<u8> {
     let is_unsafe = |character: char| {
         character.is_control()
@@ -267,7 +268,7 @@ pub fn live_members(group: Pid) -> LiveMembers {
 
 /// Whether /proc may keep the processes of other users from us (proc(5), hidepid).
 fn hides_others() -> bool {
-    // Whoever may not see process 1, surely; but that may be our own user's.
+    // Certain where process 1 is hidden. That it is visible shows nothing: it may be our own user's.
     if fs::read("/proc/1/stat").is_err() {
         return true;
     }
@@ -292,8 +293,8 @@ fn may_see_all() -> bool {
     effective.is_some_and(|set| set >> CAP_SYS_PTRACE & 1 == 1)
 }
 
-/// The members of a group, zombies included, as far as they are found: by a look at every number given out since `first`,
-/// where there are few of them, or else by the table. The number is the caller's to hold.
+/// The members of a group, zombies included, as far as they are found: by a look at every number given out since
+/// `first`, where there are few of them, or else by the table. The number is the caller's to hold.
 pub fn found_members(group: Pid, first: Pid) -> Vec<Pid> {
     let is_member = |&pid: &Pid| group_of(pid) == Some(group);
     if let Some(numbers) = numbers_since(first) {
@@ -354,7 +355,7 @@ impl Stat {
     }
 }
 
-/// Whether a process that was listed lives still, in one of its threads at least. True where that cannot be told.
+/// Whether a process that was listed lives still, in one of its threads at least. True where that is not known.
 pub fn is_alive(pid: Pid) -> bool {
     match fs::read(format!("/proc/{}/stat", pid.raw())) {
         Ok(line) => Stat::parse(&line).is_none_or(|stat| stat.is_alive()),
@@ -362,7 +363,7 @@ pub fn is_alive(pid: Pid) -> bool {
     }
 }
 
-/// Whether it runs, or would if it had a processor. False where that cannot be told.
+/// Whether it runs, or would if it had a processor. False where that is not known.
 pub fn is_runnable(pid: Pid) -> bool {
     let stat = fs::read(format!("/proc/{}/stat", pid.raw())).ok().and_then(|line| Stat::parse(&line));
     stat.is_some_and(|stat| stat.state == b'R')
@@ -375,8 +376,8 @@ pub(super) fn pid_of_pidfd(fd: &OwnedFd) -> Option<Pid> {
     Pid::new(line.trim().parse().ok()?)
 }
 
-/// All processes, each with its parent: for kernels without the `children` files. `None`: the table cannot be read, or not
-/// all of it.
+/// All processes, each with its parent: for kernels without the `children` files. `None`: the table cannot be read, or
+/// not all of it.
 fn parents_by_scan() -> Option<Vec<(Pid, Pid)>> {
     let entries = fs::read_dir("/proc").ok()?;
     if !is_ours() || hides_others() {

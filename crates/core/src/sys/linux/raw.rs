@@ -50,7 +50,8 @@ pub unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> isize {
     result
 }
 
-/// A child that exits at once, or the negative errno. It has no exit signal, so that waits without `__WALL` do not see it.
+/// A child that exits at once, or the negative errno. It has no exit signal, so that waits without `__WALL` do not see
+/// it.
 ///
 /// CLONE_VM and CLONE_VFORK: the new process runs in our memory, on our stack, while we are suspended; so it
 /// must do nothing but exit, and that is the next instruction, in the same assembly (clone(2)).
@@ -58,8 +59,8 @@ pub unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> isize {
 pub fn pin() -> isize {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK;
     let result: isize;
-    // SAFETY: the child executes exit(0) before it touches memory, and no handler runs in it, since every signal is blocked
-    // (become_mode); we see only the parent's return.
+    // SAFETY: the child executes exit(0) before it touches memory, and no handler runs in it, since every signal is
+    // blocked (become_mode); we see only the parent's return.
     unsafe {
         asm!(
             "syscall",
@@ -84,8 +85,8 @@ pub fn pin() -> isize {
 pub fn pin() -> isize {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK;
     let result: isize;
-    // SAFETY: the child executes exit(0) before it touches memory, and no handler runs in it, since every signal is blocked
-    // (become_mode); we see only the parent's return.
+    // SAFETY: the child executes exit(0) before it touches memory, and no handler runs in it, since every signal is
+    // blocked (become_mode); we see only the parent's return.
     unsafe {
         asm!(
             "svc 0",

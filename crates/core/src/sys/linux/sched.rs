@@ -1,18 +1,18 @@
 //! When this process gets a processor.
 #![expect(unsafe_code, reason = "scheduling policies have no safe wrapper")]
 
-/// Whether a keeper that waits for a call may be put behind whoever wakes it (SCHED_BATCH, sched(7)).
+/// Whether a keeper that waits for a call may be scheduled behind the process that wakes it (SCHED_BATCH, sched(7)).
 ///
 /// A message by a socket wakes its reader on the sender's processor, and there the reader usually goes first: the host
 /// would stand still while its keeper starts the command. A batch process waits until the host has come to its own
 /// next wait. For the call itself, and for the command, the policy is the usual one again.
 pub struct IdlePolicy {
-    /// Only over the default policy: any other was somebody's choice.
+    /// The policy was the default one. Any other was set on purpose, and stays.
     usual: bool,
 }
 
 impl IdlePolicy {
-    /// Of this process, as it was started.
+    /// Reads the policy that this process was started with.
     pub fn new() -> IdlePolicy {
         // By number: musl's function answers ENOSYS, since POSIX wants of it what Linux does not do.
         // SAFETY: asks for this process's own policy.

@@ -19,9 +19,9 @@ pub enum Origin {
 /// A signal that was sent to this process.
 #[derive(Debug, Clone, Copy)]
 pub struct SignalInfo {
-    /// Which one.
+    /// The signal's number.
     pub signal: i32,
-    /// By what.
+    /// What sent it.
     pub origin: Origin,
 }
 
@@ -43,7 +43,7 @@ impl SignalSource {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor without another owner.
         Ok(SignalSource(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -59,7 +59,8 @@ impl SignalSource {
         let mut info = [0u8; 128];
         let read = rustix::io::read(&self.0, &mut info).ok()?;
         let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
-        // The pid says nothing of the kernel: it is 0 as well for a process outside of our pid namespace (sigaction(2)).
+        // The pid says nothing of the kernel: it is 0 as well for a process outside of our pid namespace
+        // (sigaction(2)).
         let origin = match (word(8), word(12)) {
             (1.., _) => Origin::Kernel,
             (_, pid) if pid == std::process::id() as i32 => Origin::Ourselves,

@@ -1,11 +1,11 @@
 //! Starting the command: clone, and what runs between clone and exec.
 //!
-//! `clone(CLONE_VM)` without CLONE_VFORK (clone(2)): nothing of the keeper's memory is copied, and the keeper
-//! does not stand still while the new process is held up before exec (a dead network mount as working
-//! directory), so that its deadline holds. The price: both run at once in one memory. So the new process has a
-//! stack of its own, makes system calls without libc (see `raw`), allocates nothing, and writes nothing but one
-//! argument for the shell. The keeper keeps the [`Plan`] alive until the status pipe has ended. Where the system has no such
-//! process the memory is copied, as by fork(2).
+//! `clone(CLONE_VM)` without CLONE_VFORK (clone(2)): nothing of the keeper's memory is copied, and the keeper does not
+//! stand still while the new process is held up before exec (a dead network mount as working directory), so that its
+//! deadline holds. The price: both run at once in one memory. So the new process has a stack of its own, makes system
+//! calls without libc (see `raw`), allocates nothing, and writes nothing but one argument for the shell. The keeper
+//! keeps the [`Plan`] alive until the status pipe has ended. Where the system has no such process the memory is copied,
+//! as by fork(2).
 //!
 //! The status pipe: a failure is written to it as step and errno; a successful exec closes it without a byte
 //! (it is close-on-exec).
@@ -103,7 +103,7 @@ pub enum Grouping {
 pub struct StartContext<'a> {
     /// A counter (eventfd(2)) to which the pid is added, once the process is in its group.
     pub commitment: Option<BorrowedFd<'a>>,
-    /// Where it stands.
+    /// The command's group and session.
     pub grouping: Grouping,
     /// Where the new process waits before it executes the program.
     pub gate: Option<Gate<'a>>,
@@ -120,14 +120,14 @@ pub struct Gate<'a> {
     pub write: BorrowedFd<'a>,
 }
 
-/// The pipe for one: read end and write end, out of the way of the command's places.
+/// The pipe for a gate: read end and write end, out of the way of the command's places.
 pub fn gate() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let aside = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, MOST_PLACES as i32);
     Ok((aside(&read)?, aside(&write)?))
 }
 
-/// The same by number, for the new process.
+/// A gate's descriptors by their numbers, for the new process.
 #[derive(Clone, Copy)]
 struct GateNumbers {
     read: RawFd,
@@ -219,14 +219,14 @@ pub struct Started {
 /// Why a start failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// The part.
+    /// What failed.
     pub step: Step,
-    /// The system's code.
+    /// The system's error code.
     pub errno: i32,
 }
 
 impl Failure {
-    /// As the new process writes it into the status pipe.
+    /// Reads what the new process has written into the status pipe.
     pub fn decode(bytes: [u8; 8]) -> Failure {
         let [step, _, _, _, errno @ ..] = bytes;
         let step = STEPS.iter().copied().find(|&known| known as u8 == step).unwrap_or(Step::Helper);
@@ -234,7 +234,7 @@ impl Failure {
     }
 }
 
-/// What no frame holds is more than the system takes, too, and is refused by the same name.
+/// What is too large for a frame is also too large for the system, and is refused with the system's code for that.
 impl From<Unfit> for Failure {
     fn from(unfit: Unfit) -> Failure {
         match unfit {
@@ -413,7 +413,7 @@ impl Child<'_> {
         if call(libc::SYS_read, [gate.read as usize, (&raw mut byte) as usize, 1, 0, 0, 0])? != 1 {
             exit();
         }
-        // Whoever reads the status can tell a program that was executed from a process that died at its gate.
+        // The reader of the status can distinguish a program that was executed from a process that died at its gate.
         call(libc::SYS_write, [self.status as usize, PASSED.as_ptr() as usize, 1, 0, 0, 0])?;
         // From here on the guard is there. The signal at the starting *thread*'s end was for the wait only.
         call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, 0, 0, 0, 0, 0])?;

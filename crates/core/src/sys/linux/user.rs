@@ -1,8 +1,8 @@
-//! Whom our user id lets us signal, where that matters.
+//! Which processes our user id lets us signal, where that matters.
 //!
-//! kill(2): the real or effective user id of the sender must be the real or saved one of the receiver. A set-uid program
-//! keeps the real one of whoever started it, and so accepts our signals; what it starts may have none of our ids, and does
-//! not. With CAP_KILL, and over what is in a user namespace that we have made, nobody refuses.
+//! kill(2): the real or effective user id of the sender must be the real or saved one of the receiver. A set-uid
+//! program keeps the real one of the process that executed it, and so accepts our signals; what it starts may have none
+//! of our ids, and does not. With CAP_KILL, and in a user namespace that we have made, no process refuses.
 #![expect(unsafe_code, reason = "prlimit that only asks has no safe wrapper")]
 
 use std::fs;
@@ -15,7 +15,7 @@ use super::pidfd_info::uids_behind;
 use super::proc_fs;
 use crate::sys::unix::pid::Pid;
 
-/// Our user, where that limits whom we may signal.
+/// Our user, where that limits which processes we may signal.
 #[derive(Debug)]
 pub struct LimitedUser {
     /// Real, effective and saved.
@@ -25,7 +25,7 @@ pub struct LimitedUser {
 }
 
 impl LimitedUser {
-    /// None where we may signal everybody (CAP_KILL).
+    /// `None` where every process may be signalled (CAP_KILL).
     pub fn now() -> Option<LimitedUser> {
         let capabilities =
             rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
@@ -34,10 +34,11 @@ impl LimitedUser {
         is_limited.then(|| LimitedUser { own: own_uids(), sees_all_limits })
     }
 
-    /// Whether a process of ours runs with the identity of somebody else besides: a set-uid program. False where that
-    /// cannot be told. `handle`: if there is one, it is of the process with that number.
+    /// Whether a process of ours also runs with the identity of another user: a set-uid program. False where that is
+    /// not known. `handle`: if there is one, it is that of the process with this pid.
     ///
-    /// Nearly always one prlimit(2), which is answered where all ids of the process, of user and group, are our real ones.
+    /// Nearly always one prlimit(2), which is answered where all ids of the process, of user and group, are our real
+    /// ones.
     pub fn shares(&self, pid: Pid, handle: Option<&Handle>) -> bool {
         if !self.sees_all_limits && may_ask_for_limits(pid) {
             return false;
@@ -46,7 +47,7 @@ impl LimitedUser {
         let Some(handle) = handle.or(opened.as_ref()) else { return false };
         match uids_behind(handle).or_else(|| uids_by_table(pid)) {
             Some(uids) => self.is_shared(uids),
-            // /proc keeps from us who it is (hidepid). It may be a set-gid program.
+            // /proc does not show its ids (hidepid). It may be a set-gid program.
             None => {
                 !self.sees_all_limits
                     && handle.signal(0).is_ok()

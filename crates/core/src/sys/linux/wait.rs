@@ -9,16 +9,16 @@ use super::handle::Handle;
 use super::parent::Parent;
 use super::signal_fd::SignalSource;
 
-/// How soon to look again at a process whose end nobody tells, for want of a pidfd.
+/// Polling interval for a process without a pidfd.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The same for our parent.
+/// Polling interval for our parent, where it has no pidfd.
 const LOOK_AT_PARENT: Duration = Duration::from_millis(200);
 
 /// What is waited for.
 #[derive(Default)]
 pub struct Wait<'a> {
     sources: Vec<PollFd<'a>>,
-    /// Where nobody tells.
+    /// The shortest polling interval of what has no event.
     again: Option<Duration>,
 }
 
@@ -26,12 +26,12 @@ pub struct Wait<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Token(Option<usize>);
 
-/// What has happened.
+/// What the wait ended with.
 #[derive(Default)]
 pub struct Ready(Vec<bool>);
 
 impl<'a> Wait<'a> {
-    /// For nothing yet.
+    /// A wait for nothing yet.
     pub fn new() -> Wait<'a> {
         Wait { sources: Vec::with_capacity(4), again: None }
     }
@@ -46,12 +46,12 @@ impl<'a> Wait<'a> {
         self.add(fd.as_fd(), PollFlags::IN)
     }
 
-    /// There is room to write, or nobody who reads.
+    /// There is room to write, or no reader.
     pub fn writable(&mut self, fd: &'a impl AsFd) -> Token {
         self.add(fd.as_fd(), PollFlags::OUT)
     }
 
-    /// Either.
+    /// There is something to read or the end, or there is room to write or no reader.
     pub fn either(&mut self, fd: &'a impl AsFd) -> Token {
         self.add(fd.as_fd(), PollFlags::IN | PollFlags::OUT)
     }
@@ -61,7 +61,8 @@ impl<'a> Wait<'a> {
         self.readable(signals)
     }
 
-    /// All threads of a process have ended. Where nobody tells of that, the wait is cut short, and whoever waits looks.
+    /// All threads of a process have ended. Where there is no event for that, the wait is cut short, and the caller has
+    /// to look.
     pub fn exit(&mut self, process: &'a Handle) -> Token {
         match process.pidfd() {
             Some(fd) => self.add(fd, PollFlags::IN),

@@ -1,7 +1,7 @@
 //! Whether a process is at work, whether it writes to one of a call's pipes, and what it does with a signal (proc(5)).
 //!
-//! Observations, which can be out of date when they are acted on: they decide when a process of the call is signalled, and
-//! never which process that is. What cannot be read counts as not at work.
+//! Observations, which can be out of date when they are acted on: they decide when a process of the call is signalled,
+//! and never which process that is. What cannot be read counts as not at work.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -43,7 +43,7 @@ pub fn work_of(pid: Pid) -> Option<Work> {
     Some(all)
 }
 
-/// Their folders.
+/// The folders of its threads below /proc.
 fn threads_of(pid: Pid) -> Option<Vec<String>> {
     let process = format!("/proc/{}", pid.raw());
     let tasks = format!("{process}/task");
@@ -62,19 +62,19 @@ pub struct PipeId {
 }
 
 impl PipeId {
-    /// Of a descriptor of ours, if that is of a pipe.
+    /// The pipe behind a descriptor of ours, if it is one.
     pub fn of(fd: BorrowedFd<'_>) -> Option<PipeId> {
         let about = rustix::fs::fstat(fd).ok()?;
         let is_pipe = FileType::from_raw_mode(about.st_mode) == FileType::Fifo;
         is_pipe.then_some(PipeId { device: about.st_dev, inode: about.st_ino })
     }
 
-    /// Of a descriptor with this number that we were started with, if it writes to a pipe.
+    /// The pipe behind a descriptor with this number that we were started with, if it is open for writing.
     pub fn of_inherited(number: i32) -> Option<PipeId> {
         PipeId::of_output(&format!("/proc/self/fd/{number}"))
     }
 
-    /// Of another process's descriptor, if it writes to a pipe.
+    /// The pipe behind another process's descriptor, if it is open for writing.
     pub fn of_process(pid: Pid, number: i32) -> Option<PipeId> {
         PipeId::of_output(&format!("/proc/{}/fd/{number}", pid.raw()))
     }
@@ -92,7 +92,7 @@ impl PipeId {
 
 /// A pipe that is looked at without being held open: neither reader nor writer of it is waited for because of this.
 pub struct PipeView {
-    /// O_PATH.
+    /// Opened with O_PATH.
     place: OwnedFd,
     id: PipeId,
 }
@@ -100,14 +100,14 @@ pub struct PipeView {
 /// What a pipe holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Level {
-    /// How much.
+    /// Bytes to be read.
     pub bytes: u64,
     /// A writer would have to wait.
     pub is_full: bool,
 }
 
 impl PipeView {
-    /// Of those of these pipes that one of the processes can write to.
+    /// Views of those of these pipes that one of the processes can write to.
     pub fn of_any(pipes: &[PipeId], list: &[Pid]) -> Vec<PipeView> {
         let mut views: Vec<PipeView> = Vec::new();
         if pipes.is_empty() {
@@ -125,7 +125,7 @@ impl PipeView {
     }
 
     fn open(path: &str, id: PipeId) -> Option<PipeView> {
-        // Not a named one: whoever waits for its other end would be woken by our looks.
+        // Not a named one: a process that waits for its other end would be woken by our looks.
         if !fs::read_link(path).ok()?.to_str()?.starts_with("pipe:") {
             return None;
         }
@@ -140,10 +140,11 @@ impl PipeView {
         self.id
     }
 
-    /// `None`: it cannot be told.
+    /// What the pipe holds now. `None`: not known.
     pub fn level(&self) -> Option<Level> {
         let path = format!("/proc/self/fd/{}", self.place.as_raw_fd());
-        // As a writer for the length of this look: a reader too many would keep others from being told that nobody reads.
+        // As a writer for the length of this look: one more reader would keep a writer from the error that no reader is
+        // left.
         let pipe = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
         let bytes = rustix::io::ioctl_fionread(&pipe).ok()?;
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -158,8 +159,8 @@ impl PipeView {
         paths.iter().any(|path| self.id.is_at(path) && is_for_writing(path))
     }
 
-    /// Whether a thread of the process waits for room in it. With poll(2) and its like it may wait for anything: then it
-    /// counts if it could write here and would have to wait.
+    /// Whether a thread of the process waits for room in it. With poll(2) and its like it may wait for anything: then
+    /// it counts if it could write here and would have to wait.
     pub fn is_awaited_by(&self, pid: Pid, level: Level) -> bool {
         blocked_calls(pid).iter().any(|call| match writing_of(call) {
             Some(Writing::To(fd)) => self.id.is_at(&format!("/proc/{}/fd/{fd}", pid.raw())),
@@ -176,13 +177,13 @@ fn paths_in(pid: Pid) -> Option<Vec<String>> {
     Some(entries.map(|entry| format!("{folder}/{}", entry.file_name().to_string_lossy())).collect())
 }
 
-/// Of a link in a folder of descriptors (proc_pid_fd(5)).
+/// Whether a link in a folder of descriptors (proc_pid_fd(5)) is one that is open for writing.
 fn is_for_writing(path: &str) -> bool {
     fs::symlink_metadata(path).is_ok_and(|link| link.mode() & 0o200 != 0)
 }
 
 /// Whether a process handles this signal: catches it, or blocks it to read it (signalfd(2)) or to wait for it
-/// (sigwaitinfo(2)). False where that cannot be told.
+/// (sigwaitinfo(2)). False where that is not known.
 pub fn handles(pid: Pid, signal: i32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{}/status", pid.raw())) else { return false };
     let mask =
@@ -202,7 +203,7 @@ fn blocked_calls(pid: Pid) -> Vec<String> {
     threads.iter().filter_map(|task| fs::read_to_string(format!("{task}/syscall")).ok()).collect()
 }
 
-/// "running", and -1 outside of a system call.
+/// The number of a system call. `None` for "running", -1 for a thread that is blocked outside of one.
 fn number_of(call: &str) -> Option<libc::c_long> {
     call.split_ascii_whitespace().next()?.parse().ok()
 }
@@ -216,7 +217,7 @@ enum Writing {
     ToAny,
 }
 
-/// By its number and arguments.
+/// What a call with this line in /proc writes to. `None`: it does not write.
 fn writing_of(call: &str) -> Option<Writing> {
     let argument = match number_of(call)? {
         libc::SYS_write | libc::SYS_writev | libc::SYS_pwritev2 | libc::SYS_vmsplice | libc::SYS_sendfile => {

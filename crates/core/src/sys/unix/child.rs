@@ -1,7 +1,7 @@
 //! Our children: looking at them, signalling them. The first of the two rules (docs/design) is kept here.
 //!
-//! Rule 1, pinned: [`kill_child`] signals a number only after waitid(2) has said, at that moment, that it is our
-//! unreaped child. Helper and keepers have one thread and SIGCHLD at its default, so nobody can reap it between
+//! Rule 1, pinned: [`kill_child`] signals a pid only after waitid(2) has shown, at that moment, that it is our
+//! unreaped child. Helper and keepers have one thread and SIGCHLD at its default, so it cannot be reaped between
 //! that answer and the signal. [`Group::signal`](super::group::Group::signal) does the same for the group's pin.
 //! Everything else goes through a descriptor.
 #![expect(unsafe_code, reason = "waitid with WNOWAIT and __WALL, and kill, have no safe wrapper")]
@@ -13,7 +13,7 @@ use holdfast_wire::Exit;
 
 use super::pid::Pid;
 
-/// What waitid(2) says of a number.
+/// What waitid(2) reports of a pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildState {
     /// Our child, alive.
@@ -37,7 +37,7 @@ pub enum Kill {
     Denied,
 }
 
-/// What waitid(2) tells of a child.
+/// What waitid(2) reports of a child.
 pub(in crate::sys) struct Waited {
     pub pid: Pid,
     pub exit: Exit,
@@ -45,7 +45,7 @@ pub(in crate::sys) struct Waited {
     pub code: i32,
 }
 
-/// Has this call fill in what it tells. `Ok(None)`: children, but none in the state asked for.
+/// What this call of waitid(2) reports. `Ok(None)`: children, but none in the state asked for.
 pub(in crate::sys) fn waited(
     waitid: impl Fn(*mut libc::siginfo_t) -> libc::c_long,
 ) -> io::Result<Option<Waited>> {
@@ -119,7 +119,7 @@ pub fn peek_any() -> io::Result<Option<Pid>> {
     Ok(waitid(libc::P_ALL, 0, LOOK)?.map(|dead| dead.pid))
 }
 
-/// The same, and never a pin, which has no exit signal (wait(2), `__WALL`).
+/// [`peek_any`], but never a pin, which has no exit signal (wait(2), `__WALL`).
 pub fn peek_adopted() -> io::Result<Option<Pid>> {
     Ok(waitid(libc::P_ALL, 0, LOOK & !EVERY_CHILD)?.map(|dead| dead.pid))
 }
@@ -133,11 +133,11 @@ pub fn take_any_stop() -> Option<Pid> {
 /// Consumes a pending stop notification; true if there was one.
 pub fn take_stop(pid: Pid) -> bool {
     let options = libc::WSTOPPED | libc::WNOHANG | EVERY_CHILD;
-    matches!(waitid(libc::P_PID, pid.raw() as u32, options), Ok(Some(told)) if told.code == libc::CLD_STOPPED)
+    matches!(waitid(libc::P_PID, pid.raw() as u32, options), Ok(Some(child)) if child.code == libc::CLD_STOPPED)
 }
 
 /// Consumes a pending continue notification; true if there was one.
 pub fn take_continue(pid: Pid) -> bool {
     let options = libc::WCONTINUED | libc::WNOHANG | EVERY_CHILD;
-    matches!(waitid(libc::P_PID, pid.raw() as u32, options), Ok(Some(told)) if told.code == libc::CLD_CONTINUED)
+    matches!(waitid(libc::P_PID, pid.raw() as u32, options), Ok(Some(child)) if child.code == libc::CLD_CONTINUED)
 }

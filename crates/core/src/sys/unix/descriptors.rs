@@ -34,8 +34,8 @@ pub fn stand_apart(inherited: &[i32]) {
     null(0..=2);
 }
 
-/// Standard input and output are the command's. Standard error stays for our own last word, unless it is to go as well
-/// and is a pipe or socket, of which somebody may be waiting for the end.
+/// Standard input and output are the command's. Standard error stays for our own last message, unless it is to go as
+/// well and is a pipe or socket, at whose other end a process may wait for the end.
 pub fn let_go_of_stdio(inherited: &[i32], stderr_too: bool) {
     close_inherited(inherited);
     let waited_for = stderr_too && is_stream(rustix::stdio::stderr());
@@ -54,7 +54,7 @@ pub fn inherited_stream(number: i32) -> io::Result<OwnedFd> {
     if is_stream(fd.as_fd()) { Ok(fd) } else { Err(io::Error::from_raw_os_error(libc::ENOTSOCK)) }
 }
 
-/// Nothing more is said on standard error, and nobody waits for its end.
+/// Replaces standard error by /dev/null, so that no process waits for its end.
 pub fn let_go_of_stderr() {
     null(2..=2);
 }
@@ -87,7 +87,7 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: open, as just shown, and by the contract of this function nobody else in this process owns it.
+    // SAFETY: open, as just shown, and by the contract of this function it has no other owner in this process.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -106,7 +106,7 @@ pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     if copy < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 

@@ -57,9 +57,9 @@ impl Group {
 pub enum Delivery {
     /// To one at least (zombies count).
     Sent,
-    /// There is nobody in it.
+    /// The group has no member.
     Empty,
-    /// The system refused it for everyone in it.
+    /// The system refused it for every member.
     Denied,
     /// Nothing was sent: the group is not held, or we are in it.
     Refused,

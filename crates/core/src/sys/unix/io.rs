@@ -13,7 +13,7 @@ pub fn read(fd: impl AsFd, into: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| rustix::io::read(&fd, &mut *into))?)
 }
 
-/// The same without blocking, whatever mode the descriptor is in: `WouldBlock` when nothing is there.
+/// [`read`] without blocking, whatever mode the descriptor is in: `WouldBlock` when nothing is there.
 pub fn read_now(fd: impl AsFd, into: &mut [u8]) -> io::Result<usize> {
     if is_readable(&fd) { read(fd, into) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
@@ -35,7 +35,7 @@ pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, rustix::fs::OFlags::NONBLOCK)?)
 }
 
-/// Bytes that are there to be read; 0 where that cannot be told.
+/// Bytes that are there to be read; 0 where that is not known.
 pub fn pending(fd: impl AsFd) -> u32 {
     rustix::io::ioctl_fionread(fd).map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
 }
@@ -50,7 +50,7 @@ pub fn shut(socket: impl AsFd) {
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
 
-/// The number of a descriptor, for those to whom it is named by that.
+/// The number of a descriptor, for JavaScript and for the new process, where it goes by that.
 pub fn number_of(fd: impl AsFd) -> i32 {
     fd.as_fd().as_raw_fd()
 }

@@ -12,12 +12,12 @@ impl Pid {
         (raw > 1).then_some(Pid(raw))
     }
 
-    /// Our own. As process 1 of a namespace we have none that anyone may signal.
+    /// Our own. `None` as process 1 of a pid namespace, since a `Pid` is one that may be signalled.
     pub fn own() -> Option<Pid> {
         Pid::new(std::process::id() as i32)
     }
 
-    /// As the system writes it.
+    /// The number, for the system.
     pub fn raw(self) -> i32 {
         self.0
     }
@@ -40,7 +40,8 @@ pub fn session_of(pid: Pid) -> Option<Pid> {
     Pid::new(unsafe { libc::getsid(pid.0) })
 }
 
-/// Whether a process is in our session, as far as numbers tell: of those outside of our pid namespace all are 0.
+/// Whether a process is in our session. Wrong where both sessions are from outside of our pid namespace: they show as
+/// 0.
 pub fn is_in_our_session(pid: Pid) -> bool {
     // SAFETY: no memory is involved, and nothing is signalled.
     let own = unsafe { libc::getsid(0) };
@@ -48,7 +49,7 @@ pub fn is_in_our_session(pid: Pid) -> bool {
     own >= 0 && own == unsafe { libc::getsid(pid.0) }
 }
 
-/// Whether we lead a session: of its terminal's hang-up the kernel tells the leader alone.
+/// Whether we lead a session: the kernel sends SIGHUP at the terminal's hang-up to its leader alone.
 pub fn leads_session() -> bool {
     // SAFETY: cannot fail, and no memory is involved.
     let session = unsafe { libc::getsid(0) };
@@ -61,7 +62,7 @@ pub fn leave_session() {
     let _ = rustix::process::setsid();
 }
 
-/// The process group of a process, zombies included. An answer and no more: whoever signals by it pins first.
+/// The process group of a process, zombies included. It does not allow a signal: the group has to be pinned first.
 pub fn group_of(pid: Pid) -> Option<Pid> {
     // SAFETY: no memory is involved, and nothing is signalled.
     let group = unsafe { libc::getpgid(pid.0) };

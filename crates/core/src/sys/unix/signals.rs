@@ -4,8 +4,8 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Blocks every signal for this thread; returns what was blocked before. Helper and keepers run like this (SIGCHLD arrives
-/// through a descriptor), and the host's reactor, so that no handler of the host runs on its stack.
+/// Blocks every signal for this thread; returns what was blocked before. Helper and keepers run like this (SIGCHLD
+/// arrives through a descriptor), and the host's reactor, so that no handler of the host runs on its stack.
 pub fn block_all_signals() -> libc::sigset_t {
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::zeroed());
     // SAFETY: writes the whole set.

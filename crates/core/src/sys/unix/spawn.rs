@@ -1,5 +1,5 @@
-//! Starting the helper from the host, as spawn helper or guard: posix_spawn(3), which shares the host's memory until exec instead of
-//! copying its page tables.
+//! Starting the helper from the host, as spawn helper or guard: posix_spawn(3), which shares the host's memory until
+//! exec instead of copying its page tables.
 #![expect(unsafe_code, reason = "posix_spawn has no safe wrapper that sets session, mask and descriptors")]
 
 use std::ffi::{CStr, CString, c_char};
@@ -78,7 +78,7 @@ pub fn start_helper(
     }
 }
 
-/// A group of another session, or none: nobody can join it.
+/// A group of another session, or none: no process can join it.
 fn is_elsewhere(placement: Placement) -> bool {
     matches!(placement, Placement::Group(group) if !is_in_our_session(group))
 }
@@ -140,7 +140,7 @@ pub fn by_fork(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| Ok(())) }
 }
 
-/// The same by fork(2), which copies the host's page tables.
+/// Starts it by fork(2), which copies the host's page tables.
 fn fork(path: &Path, args: &[&str], moves: Vec<(RawFd, OwnedFd)>, placement: Placement) -> io::Result<Pid> {
     let mut command = Command::new(path);
     command.arg0(NAME.to_str().unwrap_or_default()).args(args).env_clear();

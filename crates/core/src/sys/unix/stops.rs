@@ -9,18 +9,18 @@ pub fn stop(point: &str) {
     }
 }
 
-/// Nothing.
+/// Without the feature: nothing.
 #[cfg(not(feature = "stops"))]
 pub fn stop(_point: &str) {}
 
-/// What a helper that is started with an empty environment needs, to stop where it is told to.
+/// The environment of a helper that is started with an empty one, with HOLDFAST_STOP.
 #[cfg(feature = "stops")]
 pub fn passed_on() -> Vec<std::ffi::CString> {
     let name = std::env::var("HOLDFAST_STOP").unwrap_or_default();
     std::ffi::CString::new(format!("HOLDFAST_STOP={name}")).into_iter().collect()
 }
 
-/// Nothing.
+/// Without the feature: nothing.
 #[cfg(not(feature = "stops"))]
 pub fn passed_on() -> Vec<std::ffi::CString> {
     Vec::new()
