@@ -1,5 +1,5 @@
-//! Descriptors that an environment names: a program that is replaced must pass them on, whatever close-on-exec says
-//! (Node sets it on every descriptor it was given).
+//! Descriptors that an environment names: a program that is replaced must pass them on, although they may be
+//! close-on-exec (Node sets that on every descriptor it was given).
 
 /// The descriptors named by NODE_CHANNEL_FD, LISTEN_FDS (sd_listen_fds(3)) and make's jobserver.
 pub fn named(env: &[String]) -> Vec<i32> {

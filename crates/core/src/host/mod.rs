@@ -2,7 +2,7 @@
 //!
 //! [`Host`] is one per process and shared by its threads. It owns the spawn helper's socket and the sockets of idle
 //! keepers (`os::Pool`); a call takes one keeper's socket and gives it back after the end (`os::Call`). Everything that
-//! has to be waited for is watched by one thread ([`reactor`]), which reads nothing itself: it says which number is
+//! has to be waited for is watched by one thread ([`reactor`]), which reads nothing itself: it reports which number is
 //! ready, and the environment (a JavaScript thread) that owns the number reads.
 //!
 //! Locks are taken in the order call, observers, pool, reactor; that of the calls' table alone.
@@ -44,20 +44,20 @@ const MOST_ENLARGED: usize = 32;
 
 /// A call's numbers.
 pub struct StartedCall {
-    /// The call's.
+    /// The call's own number.
     pub call: u32,
     /// The pipes', by place.
     pub pipes: Vec<Option<u32>>,
 }
 
-/// The one per process.
+/// The host's side of all calls of a process. There is one per process.
 pub struct Host {
-    /// The process that it is of; not a copy that native code made by a fork.
+    /// The process that has made it: a copy in a process that native code has forked must not be used.
     process: u32,
     reactor: Arc<Reactor>,
     pool: Arc<Mutex<Pool>>,
     calls: Mutex<HashMap<u32, Arc<Mutex<Call>>>>,
-    /// Those who wait for the end of another environment's call, by the handle that each was given.
+    /// Observers of the ends of other environments' calls, by the handle that each was given.
     observers: Mutex<HashMap<u32, Arc<Observer>>>,
     guards: Guards,
 }
@@ -117,15 +117,15 @@ impl Host {
                     lock(&self.pool).leave_to_itself();
                 }
                 call.abandon();
-                self.tell_observers(&mut call);
+                self.notify_observers(&mut call);
                 call.give_back(false, &mut lock(&self.pool));
             }
         }
     }
 
-    /// This process exits. What it has open is closed a moment earlier than the kernel would, so that the helper ends as
-    /// a child that is reaped: an orphan stays a zombie where process 1 does not reap. Other threads may hold a lock, and
-    /// are not waited for.
+    /// This process exits. What it has open is closed a moment earlier than the kernel would, so that the helper ends
+    /// as a child that is reaped: an orphan stays a zombie where process 1 does not reap. Other threads may hold a
+    /// lock, and are not waited for.
     fn leave(&self) {
         if self.process != std::process::id() {
             return;
@@ -214,7 +214,7 @@ impl Host {
     fn forget(&self, number: u32, call: &mut Call) {
         lock(&self.calls).remove(&number);
         let watched = self.reactor.release(number);
-        self.tell_observers(call);
+        self.notify_observers(call);
         call.give_back(watched, &mut lock(&self.pool));
     }
 
@@ -224,7 +224,7 @@ impl Host {
             self.reactor.replace(number, socket, watched);
         }
         self.reactor.set_timer(number, call.next_time());
-        if !call.is_told_by_pool(number, &mut lock(&self.pool)) {
+        if !call.waits_for_pool(number, &mut lock(&self.pool)) {
             let wants = if call.has_output() { Interest::Both } else { Interest::Readable };
             self.reactor.arm(number, wants);
         }
@@ -232,27 +232,27 @@ impl Host {
 
     /// Signals the command's first process, or its group. False when the call has ended.
     pub fn signal(&self, number: u32, signal: i32, group: bool) -> bool {
-        self.tell(number, |call| call.signal(signal, group))
+        self.request(number, |call| call.signal(signal, group))
     }
 
     /// Starts the ladder; -1 stands for the call's own. False when the call has ended.
     pub fn end(&self, number: u32, signal: i32, grace: i64) -> bool {
-        self.tell(number, |call| call.end(signal, grace))
+        self.request(number, |call| call.end(signal, grace))
     }
 
-    /// False when the call has ended.
-    fn tell(&self, number: u32, tell: impl FnOnce(&mut Call) -> bool) -> bool {
+    /// Passes a request on to a call. False when the call has ended.
+    fn request(&self, number: u32, request: impl FnOnce(&mut Call) -> bool) -> bool {
         let Some(call) = self.call(number) else { return false };
         let mut call = lock(&call);
-        let is_told = tell(&mut call);
-        if is_told {
-            self.was_told(number, &call);
+        let is_live = request(&mut call);
+        if is_live {
+            self.after_request(number, &call);
         }
-        is_told
+        is_live
     }
 
-    /// What a call was told may be still to be sent, and may have changed when something is due.
-    fn was_told(&self, number: u32, call: &Call) {
+    /// A request to a call may have left something to be sent, and may have changed when something is due.
+    fn after_request(&self, number: u32, call: &Call) {
         self.reactor.set_timer(number, call.next_time());
         if call.has_output() {
             self.reactor.arm(number, Interest::Both);
@@ -276,21 +276,21 @@ impl Host {
                 lock(&self.observers).insert(handle, observer);
                 waiting.push(handle);
                 call.end(signal, grace);
-                self.was_told(number, &call);
+                self.after_request(number, &call);
             }
         }
         waiting
     }
 
-    fn tell_observers(&self, call: &mut Call) {
-        // Those whose environment is gone are gone with it.
+    fn notify_observers(&self, call: &mut Call) {
+        // An observer is dropped with its environment.
         for observer in std::mem::take(&mut call.observers).iter().filter_map(Weak::upgrade) {
             *lock(&observer.facts) = call.facts().cloned();
             self.reactor.notify(observer.handle);
         }
     }
 
-    /// The end that this handle's observer has been told of. Then its handle is free.
+    /// The end that this handle's observer has waited for, once it is there. Then the handle is free.
     fn observed(&self, handle: u32) -> Option<EndFacts> {
         let mut observers = lock(&self.observers);
         let facts = lock(&observers.get(&handle)?.facts).take()?;
@@ -301,13 +301,13 @@ impl Host {
 
     /// The call's first process is a starter: it passes on what it is sent. False when the call has ended.
     pub fn set_starter(&self, number: u32) -> bool {
-        self.tell(number, Call::set_starter)
+        self.request(number, Call::set_starter)
     }
 
     /// Gives read ends to the keeper; the host's are closed when it has taken them. Needs no free descriptor here.
     pub fn hand_over(&self, number: u32, pipes: &[u32]) -> bool {
         let ends: Option<Vec<_>> = pipes.iter().map(|&pipe| self.reactor.get(pipe)).collect();
-        ends.is_some_and(|ends| self.tell(number, |call| call.hand_over(ends)))
+        ends.is_some_and(|ends| self.request(number, |call| call.hand_over(ends)))
     }
 
     /// read(2) without blocking; arms the reactor when there is nothing.

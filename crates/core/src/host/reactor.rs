@@ -1,6 +1,6 @@
-//! The reactor: one thread that waits for everything the host owns, and says who is ready.
+//! The reactor: one thread that waits for everything the host owns, and reports which numbers are ready.
 //!
-//! Each number is armed for one event by whoever found nothing to read or no room to write, so a
+//! Each number is armed for one event by the environment that found nothing to read or no room to write, so a
 //! slow reader costs nothing and no event comes twice. The thread reads no data. It blocks every signal.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -13,7 +13,7 @@ use crate::sys::{self, AsFd, Handle, Occurrence, OwnedFd, Poller};
 
 /// In a readiness word: there is something to read, or the end.
 pub const READABLE: u32 = 1;
-/// In a readiness word: there is room to write, or nobody who reads.
+/// In a readiness word: there is room to write, or no reader.
 pub const WRITABLE: u32 = 2;
 
 /// A JavaScript environment.
@@ -25,9 +25,9 @@ pub struct EnvId(pub u32);
 pub enum Interest {
     /// Data or the end.
     Readable,
-    /// Room.
+    /// Room to write.
     Writable,
-    /// Either.
+    /// Data or the end, or room to write.
     Both,
 }
 
@@ -91,7 +91,7 @@ impl Env {
     }
 }
 
-/// See the module.
+/// The thread, and what it waits for.
 pub struct Reactor {
     poller: Poller,
     table: Mutex<Table>,
@@ -162,7 +162,7 @@ impl Reactor {
         }
     }
 
-    /// Says that a number is readable, whatever the kernel thinks.
+    /// Reports a number as readable, without a look at its descriptor.
     pub fn notify(&self, number: u32) {
         let table = lock(&self.table);
         let Some(Some(entry)) = table.entries.get(number as usize) else {
@@ -183,8 +183,8 @@ impl Reactor {
         id
     }
 
-    /// Forgets an environment: nothing is told to it any more. Returns its numbers, which nobody else gets before they
-    /// are removed.
+    /// Forgets an environment: nothing is reported to it any more. Returns its numbers, which are not given out again
+    /// before they are removed.
     pub fn detach(&self, env: EnvId) -> Vec<u32> {
         let mut table = lock(&self.table);
         table.envs.remove(&env);
@@ -199,7 +199,7 @@ impl Reactor {
         env.map(|env| std::mem::take(&mut *lock(&env.words))).unwrap_or_default()
     }
 
-    /// A new number.
+    /// Adds a descriptor, or none, and returns its number.
     pub fn add(&self, env: EnvId, fd: Option<Arc<OwnedFd>>) -> u32 {
         self.add_known(env, fd, false)
     }
@@ -273,7 +273,7 @@ impl Reactor {
         entry.armed = 0;
     }
 
-    /// Asks for one event.
+    /// Arms a number for one event.
     pub fn arm(&self, number: u32, wants: Interest) {
         let mut table = lock(&self.table);
         let Some(Some(entry)) = table.entries.get_mut(number as usize) else {
@@ -320,22 +320,23 @@ impl Reactor {
         self.poller.set_time(time);
     }
 
-    /// Watches a descriptor of the pool's: its key is told whenever something new has come.
+    /// Watches a descriptor of the pool's: its key is reported whenever something new has come.
     pub fn watch_for_pool(&self, key: u64, fd: impl AsFd) -> io::Result<()> {
         self.poller.watch(fd, POOL | key)
     }
 
-    /// Stops watching it.
+    /// Stops watching a descriptor of the pool's.
     pub fn unwatch(&self, fd: impl AsFd) {
         self.poller.remove(fd);
     }
 
-    /// Watches a process for the pool: its key is told at its end, unless nobody tells of that.
+    /// Watches a process for the pool: its key is reported at its end. False: it has no pidfd, and nothing will be
+    /// reported.
     pub fn watch_exit_for_pool(&self, key: u64, process: &Handle) -> bool {
         self.poller.watch_exit(process, POOL | key)
     }
 
-    /// Stops watching it.
+    /// Stops watching a process.
     pub fn unwatch_exit(&self, process: &Handle) {
         self.poller.remove_exit(process);
     }

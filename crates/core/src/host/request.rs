@@ -1,4 +1,4 @@
-//! What a call is asked to be.
+//! The request for a call: program, arguments, environment, stdio, lifetime and identity.
 
 use std::path::PathBuf;
 
@@ -17,28 +17,28 @@ pub enum Place {
     Inherit(i32),
 }
 
-/// What to start.
+/// A call that is to be started.
 pub struct Request<'a> {
     /// The helper executable.
     pub helper: PathBuf,
-    /// Program.
+    /// The program: a name to be looked up in PATH, or a path.
     pub file: &'a str,
-    /// NUL-joined.
+    /// Arguments, argv[0] first, NUL-joined.
     pub args: &'a str,
-    /// NUL-joined.
+    /// Environment as `NAME=value`, NUL-joined.
     pub env: &'a str,
-    /// Empty for the host's.
+    /// Working directory; empty for the host's.
     pub cwd: &'a str,
-    /// One for each place.
+    /// One for each descriptor of the command, from 0 on.
     pub stdio: &'a [Place],
     /// When it ends, and how.
     pub lifetime: Lifetime,
-    /// User, or the host's.
+    /// User id; `None` for the host's.
     pub uid: Option<u32>,
-    /// Group, or the host's.
+    /// Group id; `None` for the host's.
     pub gid: Option<u32>,
     /// The command leads a session and a group of its own.
     pub detached: bool,
-    /// Without a helper as a plain child.
+    /// Where no helper can be started, the command runs as a plain child.
     pub best_effort: bool,
 }

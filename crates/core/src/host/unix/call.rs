@@ -24,23 +24,23 @@ use super::prepare::Prepared;
 use crate::ends::ladder::BUDGET;
 use crate::sys::{self, Wait};
 
-/// Without any word: the host shuts its side, so that the keeper can start nothing any more.
+/// Without any message for this long the host shuts its side, so that the keeper can start nothing any more.
 const SILENCE: Duration = Duration::from_secs(10);
-/// From there until it is called unclear; and, beyond the budget, for the helper's word on a lost keeper.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// From there until the call is reported as unclear; and, beyond the budget, for the helper's report of a lost keeper.
+const ANSWER: Duration = Duration::from_secs(2);
 
-/// See the module.
+/// One call.
 pub struct Call {
     helper: PathBuf,
     spec: Vec<u8>,
     descriptors: Vec<OwnedFd>,
     attempts: u32,
     keeper: Option<KeeperEnd>,
-    /// In place of a keeper.
+    /// The plain child that runs in place of a keeper.
     plain: Option<Plain>,
     best_effort: bool,
     changed_socket: bool,
-    /// Said before the keeper has committed itself: to be said again to the next one.
+    /// Messages sent before the keeper has committed itself; they are sent again to the next keeper.
     replay: Vec<u8>,
     began: Instant,
     shut: Option<Instant>,
@@ -53,7 +53,7 @@ pub struct Call {
     reusable: bool,
     /// The end, once it is there.
     over: Option<EndFacts>,
-    /// Of other environments, which wait for it.
+    /// Observers in other environments, which wait for the end.
     pub observers: Vec<Weak<Observer>>,
     events: VecDeque<Event>,
 }
@@ -121,7 +121,7 @@ impl Call {
         self.keeper.as_ref().is_some_and(|keeper| keeper.connection.has_output())
     }
 
-    /// Something to tell that no descriptor will announce.
+    /// There are events that no descriptor will announce.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
@@ -153,8 +153,9 @@ impl Call {
         }
     }
 
-    /// A lost keeper's end is reported by the helper: then the number is notified, and no descriptor says so.
-    pub fn is_told_by_pool(&self, number: u32, pool: &mut Pool) -> bool {
+    /// Whether the keeper is lost. Then the helper reports the end, and the pool notifies this number: no descriptor is
+    /// ready for it.
+    pub fn waits_for_pool(&self, number: u32, pool: &mut Pool) -> bool {
         let lost = self.lost.and(self.keeper.as_ref()).map(|keeper| keeper.id);
         lost.inspect(|&keeper| pool.notify_when_ended(keeper, number)).is_some()
     }
@@ -165,9 +166,9 @@ impl Call {
             return plain.next_time();
         }
         match (self.lost, self.shut) {
-            (Some(lost), _) => Some(lost + BUDGET + PATIENCE),
+            (Some(lost), _) => Some(lost + BUDGET + ANSWER),
             _ if self.committed => None,
-            (None, Some(shut)) => Some(shut + PATIENCE),
+            (None, Some(shut)) => Some(shut + ANSWER),
             (None, None) => Some(self.began + SILENCE),
         }
     }
@@ -225,7 +226,7 @@ impl Call {
                 if error.kind() == io::ErrorKind::Unsupported {
                     return self.fail_here(Step::Stdio, sys::ENOTSUP);
                 }
-                // std does not say which step failed.
+                // The error of std does not have the step that failed.
                 let there =
                     spec.cwd().is_empty() || Path::new(OsStr::from_bytes(spec.cwd().to_bytes())).is_dir();
                 let step = match errno {
@@ -247,7 +248,7 @@ impl Call {
         Ok(())
     }
 
-    /// Where the host itself is the parent.
+    /// The plain child of a live call, if it is one.
     fn plain(&mut self) -> Option<&mut Plain> {
         self.plain.as_mut().filter(|_| self.over.is_none())
     }
@@ -294,8 +295,8 @@ impl Call {
         true
     }
 
-    /// The keeper of a helper that was replaced is to start nothing after this call, which may be over without having been reported yet. Not repeated
-    /// to another keeper, which may be a new helper's.
+    /// The keeper of a helper that was replaced is to start nothing after this call, which may be over without having
+    /// been reported yet. Not repeated to another keeper, which may be a new helper's.
     pub fn retire_unless_current(&mut self, pool: &Pool) {
         let Some(keeper) = self.keeper.as_mut().filter(|keeper| !pool.is_current(keeper.id)) else { return };
         let mut bytes = Vec::new();
@@ -360,7 +361,7 @@ impl Call {
                 }
                 self.shut = Some(Instant::now());
             }
-            Some(shut) if shut.elapsed() >= PATIENCE => {
+            Some(shut) if shut.elapsed() >= ANSWER => {
                 self.refuse(true, sys::ETIMEDOUT, "the keeper gives no answer".to_owned());
             }
             _ => (),
@@ -372,7 +373,7 @@ impl Call {
             let Some(keeper) = &mut self.keeper else { return };
             keeper.connection.flush();
             keeper.connection.receive();
-            // What a keeper says after its last word is nobody's.
+            // What a keeper sends after `ended` belongs to no call.
             while self.over.is_none()
                 && let Some(keeper) = &mut self.keeper
                 && let Some(message) = keeper.connection.next(|frame| FromKeeper::decode(&frame))
@@ -421,9 +422,9 @@ impl Call {
     /// Whether the keeper went on to start the command, and as which pid.
     fn look_at_commitment(&mut self) {
         let Some(keeper) = &self.keeper else { return };
-        let told = keeper.commitment.take();
-        self.pid = self.pid.or(told.pid);
-        if told.committed {
+        let progress = keeper.commitment.take();
+        self.pid = self.pid.or(progress.pid);
+        if progress.committed {
             self.committed = true;
             self.descriptors.clear();
             self.spec = Vec::new();
@@ -452,14 +453,14 @@ impl Call {
         self.conclude(pool);
     }
 
-    /// The end of a call whose keeper is lost: by the helper, or by nobody.
+    /// The end of a call whose keeper is lost: as the helper reports it, or unconfirmed.
     fn conclude(&mut self, pool: &Mutex<Pool>) {
         let (Some(lost), Some(keeper)) = (self.lost, &self.keeper) else {
             return;
         };
         let mut pool = lock(pool);
         let report = pool.report(keeper.id);
-        if report.is_none() && pool.may_report(keeper.id) && lost.elapsed() < BUDGET + PATIENCE {
+        if report.is_none() && pool.may_report(keeper.id) && lost.elapsed() < BUDGET + ANSWER {
             return;
         }
         self.give_back(false, &mut pool);

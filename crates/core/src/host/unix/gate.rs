@@ -1,8 +1,8 @@
 //! The gate: a command that must be a child of the host itself is not executed before its guard is ready.
 //!
 //! The new process waits between fork and exec, in a group of its own, at a pipe whose only write end is the starting
-//! process's. The guard joins the group, pins it, leaves it and says so; then one byte opens the gate. Whoever dies
-//! before that: the pipe ends, and the new process exits without ever having executed the program.
+//! process's. The guard joins the group, pins it, leaves it and reports that; then one byte opens the gate. If the
+//! starting process dies before that, the pipe ends, and the new process exits without having executed the program.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,15 +16,15 @@ use crate::sys::{
     self, ChildState, Failure, Gate, Grouping, Handle, PASSED, Pid, Placement, Plan, StartContext, Wait,
 };
 
-/// For the guard's first line.
+/// Time limit for the guard's first line.
 const READY: Duration = Duration::from_secs(5);
 
 /// A command that runs, and the guard of its group. When this is dropped the guard ends the group.
 #[derive(Debug)]
 pub struct Gated {
-    /// The command: a child of the caller, who waits for it.
+    /// The command: a child of the caller, to be waited for there.
     pub pid: Pid,
-    /// The guard: likewise.
+    /// The guard: also a child of the caller, to be waited for there.
     pub guard: Pid,
     /// To the guard; its end is the host's (see [`guard`](crate::roles::guard)).
     pub control: OwnedFd,
@@ -35,9 +35,9 @@ pub struct Gated {
 pub enum NotRun {
     /// The process could not be made, or the program not be executed.
     NotStarted {
-        /// The part.
+        /// What failed.
         step: Step,
-        /// The system's reason.
+        /// The system's error.
         error: io::Error,
     },
     /// The new process does not lead a group of its own.
@@ -86,7 +86,7 @@ pub fn start_behind_guard(
         Ok((gated, handle)) => match outcome(&started.status, &handle) {
             None => Ok(gated),
             Some(failure) => {
-                // The guard has nobody to end any more, and leaves at the end of its control pipe.
+                // The guard has no process to end any more, and leaves at the end of its control pipe.
                 drop(gated.control);
                 reap_when_dead(gated.guard);
                 reap_when_dead(pid);
@@ -113,7 +113,7 @@ fn open_behind_guard(
     gate: &OwnedFd,
     options: &GuardOptions<'_>,
 ) -> Result<Gated, NotRun> {
-    // The new process does the same; whoever comes first.
+    // The new process does the same; the order does not matter.
     sys::give_group(pid);
     if sys::group_of(pid) != Some(pid) || sys::child_state(pid) != ChildState::Alive {
         return Err(NotRun::NotALeader);
@@ -138,7 +138,7 @@ fn open_behind_guard(
         reap_when_dead(guard);
         return Err(NotRun::NoGuard(error));
     }
-    // Whether the new process is there to read it, its status says.
+    // Whether the new process was there to read it is seen by its status.
     let _ = sys::write(gate, &[1]);
     stop("gate-open");
     Ok(Gated { pid, guard, control })
@@ -170,39 +170,39 @@ fn await_ready(control: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// What the status pipe has to say by now, and whether it has ended.
+/// What is in the status pipe by now, and whether it has ended.
 fn status_bytes(status: &OwnedFd) -> (Vec<u8>, bool) {
-    let mut said = Vec::new();
+    let mut read = Vec::new();
     let mut bytes = [0; 16];
     loop {
         match sys::read(status, &mut bytes) {
-            Ok(0) => return (said, true),
-            Ok(count) => said.extend_from_slice(&bytes[..count]),
-            Err(error) => return (said, error.kind() != io::ErrorKind::WouldBlock),
+            Ok(0) => return (read, true),
+            Ok(count) => read.extend_from_slice(&bytes[..count]),
+            Err(error) => return (read, error.kind() != io::ErrorKind::WouldBlock),
         }
     }
 }
 
-fn failure_in(said: &[u8]) -> Option<Failure> {
-    said.strip_prefix(&PASSED).unwrap_or(said).try_into().ok().map(Failure::decode)
+fn failure_in(status: &[u8]) -> Option<Failure> {
+    status.strip_prefix(&PASSED).unwrap_or(status).try_into().ok().map(Failure::decode)
 }
 
-/// Why the program was not executed, if it was not. Not the pipe's end alone: whatever else in this process forks may
-/// hold its other end for as long as it likes.
+/// Why the program was not executed, if it was not. Not the pipe's end alone: other code in this process that forks may
+/// hold its other end for any time.
 fn outcome(status: &OwnedFd, new: &Handle) -> Option<Failure> {
     let deadline = Instant::now() + READY;
-    let mut heard = Vec::new();
+    let mut bytes = Vec::new();
     loop {
         let has_ended = new.has_ended();
         let (more, is_over) = status_bytes(status);
-        heard.extend(more);
-        if let Some(failure) = failure_in(&heard) {
+        bytes.extend(more);
+        if let Some(failure) = failure_in(&bytes) {
             return Some(failure);
         }
         if is_over || has_ended || Instant::now() >= deadline {
             // Past the gate and without a failure; or it died at its gate.
             let died = Failure { step: Step::Helper, errno: sys::ESRCH };
-            return (!heard.starts_with(&PASSED)).then_some(died);
+            return (!bytes.starts_with(&PASSED)).then_some(died);
         }
         let mut wait = Wait::new();
         wait.readable(status);

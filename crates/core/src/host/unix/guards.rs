@@ -1,5 +1,6 @@
-//! Guards: the host's side of [`guard`](crate::roles::guard). Checks that a child can be held, names it by a descriptor before
-//! anybody waits for anything, and starts a guard for it. What the guard says is read by whoever asked, as from a pipe.
+//! Guards: the host's side of [`guard`](crate::roles::guard). Checks that a child can be held, names it by a descriptor
+//! before anything is waited for, and starts a guard for it. The guard's lines are read by the environment that started
+//! it, as from a pipe.
 
 use std::collections::HashMap;
 use std::io;
@@ -55,7 +56,7 @@ pub struct Guarded {
     pub leader: u32,
     /// The group's number.
     pub group: i32,
-    /// What is said to the guard and by it.
+    /// The pipe for the lines to the guard and from it.
     pub pipe: u32,
     /// Stands for the guard in [`Guards::wake`].
     pub guard: u32,
@@ -94,7 +95,7 @@ pub struct Guards {
     leaders: Mutex<Leaders>,
 }
 
-/// Of guarded groups.
+/// The leaders of guarded groups.
 #[derive(Default)]
 struct Leaders {
     known: HashMap<u32, Arc<Leader>>,
@@ -135,12 +136,13 @@ impl Guards {
         Ok(Guarded { leader, group: known.group.raw(), pipe, guard })
     }
 
-    /// Somebody may have stopped it, and something is to be said to it.
+    /// Sends SIGCONT to a guard that is about to get a line: it may have been stopped.
     pub fn wake(&self, guard: u32) {
         lock(&self.pool).signal_child(guard.into(), sys::SIGCONT);
     }
 
-    /// It has said its last word. False: it has not ended yet, and nobody will be told when it does, for want of pidfds.
+    /// Reaps a guard that has written its last line. False: it has not ended yet, and its end will not be reported,
+    /// since there are no pidfds: to be called again.
     pub fn reap(&self, guard: u32) -> bool {
         let mut pool = lock(&self.pool);
         pool.is_watched(guard.into()) || pool.reap(guard.into())
@@ -183,7 +185,7 @@ impl Guards {
         again: bool,
     ) -> io::Result<(u32, u32)> {
         let start = |placement| start_guard(options, leader.group, &leader.handle, placement, again);
-        // By a pin only while the number is the leader's.
+        // The guard can hold the group by a pin only while the number is the leader's.
         let (pid, control) = match leader.same_session && leader.handle.is_unreaped() {
             // It may have moved to a session of its own since.
             true => start(Placement::Group(leader.group)).or_else(|_| start(Placement::Session)),

@@ -1,6 +1,6 @@
-//! Best effort: where no helper can be had and the caller said `containment: 'best-effort'`, the command runs as a
-//! plain child of the host, in a group of its own. It ends with its group; what leaves the group, or outlives the host,
-//! is not seen, and the report says `mechanism: 'none'`, `unconfirmed`.
+//! Best effort: where no helper can be started and the option `containment: 'best-effort'` is set, the command runs as
+//! a plain child of the host, in a group of its own. It ends with its group; what leaves the group, or outlives the
+//! host, is not seen, and the report has `mechanism: 'none'`, `unconfirmed`.
 //!
 //! The deadline is the host's: it is enforced when the environment's loop turns. The child is held by being unreaped; a
 //! host in which another thread waits for any child (wait(2)) breaks that, here as everywhere.
@@ -24,7 +24,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// See the module.
+/// A command without a keeper.
 pub struct Plain {
     pub pid: Pid,
     /// Readable when it has ended; where there is none it is looked at.
@@ -33,7 +33,7 @@ pub struct Plain {
     lifetime: Lifetime,
     deadline: Option<Instant>,
     ladder: Option<Ladder>,
-    /// Of the next SIGKILL, once the end has begun.
+    /// When the next SIGKILL is due, once the end has begun.
     kill_at: Option<Instant>,
 }
 
@@ -159,7 +159,7 @@ impl Plain {
         self.kill_if_due(now);
         match sys::child_state(self.pid) {
             ChildState::Alive => None,
-            // Somebody else has reaped it (a host that ignores SIGCHLD).
+            // Other code has reaped it, or the kernel (a host that ignores SIGCHLD).
             ChildState::NotOurs => Some((None, Usage::default())),
             ChildState::Exited(exit) => {
                 if self.lifetime.background == Background::End || self.kill_at.is_some() {

@@ -1,7 +1,7 @@
 //! The spawn helper and the idle keepers.
 //!
-//! The helper is started when the first call needs it, and again when it is gone, when the host's identity has
-//! changed, or when the user asked. A keeper of an old helper is used to the end of its call and no further.
+//! The helper is started when the first call needs it, and again when it is gone, when the host's identity has changed,
+//! or when `resetHelper()` was called. A keeper of an old helper is used to the end of its call and no further.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -17,7 +17,7 @@ use crate::channel::commitment::Commitment;
 use crate::channel::connection::{Connection, Missing};
 use crate::sys::{self, ChildState, Handle, Identity, Pid, Placement, Wait};
 
-/// For the helper's first word, and for a keeper when none is idle.
+/// Time limit for the helper's first message, and for a keeper when none is idle.
 const ANSWER: Duration = Duration::from_secs(2);
 /// A helper that has not answered by then may be stopped, and is sent SIGCONT.
 const STOPPED: Duration = Duration::from_millis(50);
@@ -56,7 +56,7 @@ impl Refusal {
         Refusal::Helper { errno, tried: tried.into() }
     }
 
-    /// Of a system call of this process.
+    /// The refusal for an error of a system call of this process.
     fn of(error: &io::Error, what: &str) -> Refusal {
         match error.raw_os_error() {
             Some(errno) if is_descriptor_limit(error) => Refusal::Descriptors(errno),
@@ -65,22 +65,22 @@ impl Refusal {
     }
 }
 
-/// Whether it says that no descriptor was to be had.
+/// Whether the error is a limit on open files.
 pub fn is_descriptor_limit(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(sys::EMFILE | sys::ENFILE))
 }
 
 struct Helper {
     control: Connection,
-    /// Among the children.
+    /// The helper's key among the children.
     child: u64,
     identity: Identity,
     greeted: bool,
     mechanism: Mechanism,
     alive: bool,
-    /// Asked for and not yet arrived.
+    /// Keepers that were requested and have not arrived.
     pending: usize,
-    /// Why a keeper that was asked for did not come.
+    /// Why a requested keeper did not come.
     refused: Option<Refusal>,
 }
 
@@ -88,11 +88,11 @@ struct Helper {
 struct Child {
     pid: Pid,
     handle: Handle,
-    /// The reactor tells of its end.
+    /// The reactor reports its end.
     is_watched: bool,
 }
 
-/// See the module.
+/// The helper and the idle keepers.
 pub struct Pool {
     reactor: Arc<Reactor>,
     helper: Option<Helper>,
@@ -102,13 +102,13 @@ pub struct Pool {
     busy: HashSet<KeeperId>,
     /// Recent peak of calls at once; decays with every call.
     demand: usize,
-    /// Ends reported for lost keepers, and who waits for one.
+    /// Ends reported for lost keepers, and the calls that wait for one.
     reports: HashMap<KeeperId, EndFacts>,
     waiting: HashMap<KeeperId, u32>,
     /// Children of ours that are waited for: helpers, the present one too, and guards.
     children: HashMap<u64, Child>,
     last_child: u64,
-    /// A keeper may still be at the end of a call that nobody here waits for.
+    /// A keeper may still be at the end of a call that is no longer waited for here.
     has_left_calls: bool,
 }
 
@@ -142,7 +142,7 @@ impl Pool {
     }
 
     fn acquire_from(&mut self, path: &Path) -> Result<KeeperEnd, Refusal> {
-        // What was refused before is no answer to what is asked for now; what a new helper refuses is.
+        // An earlier refusal is no answer to this request; the refusal of a new helper is one.
         self.drain();
         if let Some(helper) = &mut self.helper {
             helper.refused = None;
@@ -260,7 +260,7 @@ impl Pool {
         let deadline = Instant::now() + if is_busy { LEAVING_BUSY } else { LEAVING };
         self.retire();
         if let Some(helper) = helper {
-            // Somebody may have stopped it.
+            // It may have been stopped.
             self.signal_child(helper, sys::SIGCONT);
         }
         for child in children {
@@ -365,7 +365,7 @@ impl Pool {
         self.last_child
     }
 
-    /// Whether its end is told by the reactor, and it is reaped then.
+    /// Whether the reactor reports its end, so that it is reaped then.
     pub fn is_watched(&self, child: u64) -> bool {
         self.children.get(&child).is_some_and(|child| child.is_watched)
     }
@@ -399,7 +399,7 @@ impl Pool {
                 wait.until(Some(until)).has_any()
             };
             if !wait(deadline.min(Instant::now() + STOPPED)) {
-                // Somebody may have stopped it.
+                // It may have been stopped.
                 self.signal_child(helper.child, sys::SIGCONT);
                 wait(deadline);
             }
@@ -425,7 +425,7 @@ impl Pool {
         self.reap(key >> 1);
     }
 
-    /// Reads what the helper said.
+    /// Reads the helper's messages.
     fn drain(&mut self) {
         let Some(helper) = &mut self.helper else { return };
         helper.control.flush();

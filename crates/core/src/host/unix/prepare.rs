@@ -1,4 +1,4 @@
-//! Making what a call needs before anybody starts it: its pipes, its spec, and the descriptors that travel with that.
+//! Makes what a call needs before it is started: its pipes, its spec, and the descriptors that travel with the spec.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,7 @@ use crate::sys::{self, Attributes, Failure};
 /// program that writes once, without waiting, loses no more here.
 const PIPE_SIZE: usize = 256 * 1024;
 
-/// See the module.
+/// What a call needs.
 pub struct Prepared {
     pub spec: Vec<u8>,
     /// The working directory, then one for each place that has one, then the program, if it is one.
