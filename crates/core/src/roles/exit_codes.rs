@@ -14,8 +14,8 @@
 //! | 126  | the program is not executable | the program is not executable |                       |                                     |
 //! | 127  | the program is not found      | the program is not found      |                       |                                     |
 //!
-//! 64 is also the helper's own answer where there is no such mode. (a) is holdfast's own failure: every refused
-//! start but those of 126 and 127 (and of 64, in the starter), a lost keeper, and a command that is among the survivors, so
+//! 64 is also the helper's own answer where there is no such mode. (a) is holdfast's own failure: every refused start
+//! but those of 126 and 127 (and of 64, in the starter), a lost keeper, and a command that is among the survivors, so
 //! that its status is not known.
 //!
 //! `run` and the starter end as their command did, by its code or by its signal (128 + n where that cannot be).
@@ -28,8 +28,9 @@ pub const UNCONFIRMED: u8 = 2;
 pub const SURVIVORS: u8 = 3;
 /// sysexits(3): the command line is wrong, names no mode, or names a descriptor that is not open.
 pub const USAGE: u8 = 64;
-/// sysexits(3), EX_SOFTWARE: of a guard, that the group is not held, or that this cannot be shown, and nothing was signalled; of
-/// the starter, that parent or descriptors are not as the command line says, or that holdfast itself failed.
+/// sysexits(3), EX_SOFTWARE: of a guard, that the group is not held, or that this cannot be shown, and nothing was
+/// signalled; of the starter, that parent or descriptors are not as on the command line, or that holdfast itself
+/// failed.
 pub const SOFTWARE: u8 = 70;
 /// sysexits(3), of the spawn helper: its control socket is missing or not one, or it failed.
 pub const OS_FILE: u8 = 72;

@@ -1,12 +1,13 @@
-//! The guard: a process that watches a group that somebody else started, and ends it when it is told to, when the
-//! leader exits, or when the host is gone (mode `__group-guard`).
+//! The guard: a process that watches a group that other code has started, and ends it when the host asks for it, when
+//! the leader exits, or when the host is gone (mode `__group-guard`).
 //!
 //! It is a process so that it outlives the host. It holds nothing of the group's but what it takes to signal it
-//! ([`Hold`]): standard input is the host's word, and its end the host's; standard output carries the answer.
+//! ([`GroupRef`]). Standard input has the host's lines, and its end is the host's end; standard output has the answers.
 //!
 //! Lines from the host: `end <signal> <grace in ms>` and `release`. Lines to it: `ready <pin|pidfd|members>` or
-//! `refused <why>`, `ending` before the first signal, and at the end any number of `leftover <pid> <name>` and `survivor <pid> <name>`, then
-//! `<outcome> <reason> <proof in microseconds> <leftovers in all>`. The exit status says the outcome as well.
+//! `refused <why>`, `ending` before the first signal, and at the end any number of `leftover <pid> <name>` and
+//! `survivor <pid> <name>`, then `<outcome> <reason> <proof in microseconds> <leftovers in all>`. The exit status has
+//! the outcome as well.
 
 use std::ffi::OsString;
 use std::io;
@@ -42,7 +43,7 @@ struct Options {
     group: Pid,
     /// Descriptor 3 is the leader's.
     by_pidfd: bool,
-    /// In the place of a guard that died: the number was shown to be the leader's, who may have been reaped since.
+    /// In the place of a guard that died: the number was shown to be the leader's, which may have been reaped since.
     again: bool,
     /// What is left when the leader exits is ended.
     end_on_exit: bool,
@@ -80,8 +81,8 @@ pub struct GuardOptions<'a> {
     pub grace: u64,
 }
 
-/// By the host: starts a guard for the group of this leader. Returns the guard, a child of ours, and the host's end of
-/// what is said between the two. `again`: in the place of one that died.
+/// Called by the host: starts a guard for the group of this leader. Returns the guard, a child of ours, and the host's
+/// end of the connection. `again`: in the place of one that died.
 pub fn start_guard(
     options: &GuardOptions<'_>,
     group: Pid,
@@ -114,7 +115,7 @@ pub fn guard(args: &[OsString]) -> ExitCode {
     sys::become_mode(Some(if options.by_pidfd { LEADER.unsigned_abs() + 1 } else { LEADER.unsigned_abs() }));
     sys::ignore_signals();
     let _ = std::env::set_current_dir("/");
-    // Whoever left the group is held one by one.
+    // Processes that left the group are held one by one.
     sys::allow_all_descriptors();
     // Before we open anything, which could get its number.
     let leader = options.by_pidfd.then(|| sys::inherited(LEADER)).transpose();
@@ -127,12 +128,12 @@ pub fn guard(args: &[OsString]) -> ExitCode {
     let (hold, leader) = match held {
         Ok(held) => held,
         Err(why) => {
-            tell(&format!("refused {why}\n"));
+            write_line(&format!("refused {why}\n"));
             return ExitCode::from(SOFTWARE);
         }
     };
     stop("guard-holds");
-    tell(&format!("ready {}\n", hold.as_str()));
+    write_line(&format!("ready {}\n", hold.as_str()));
     stop("guard-ready");
     // If the leader is gone by now there are none.
     let output = |number| PipeId::of_process(options.group, number);
@@ -151,18 +152,18 @@ pub fn guard(args: &[OsString]) -> ExitCode {
         host_gone: false,
     };
     let Some(request) = guard.watch() else {
-        tell("released release 0 0\n");
+        write_line("released release 0 0\n");
         return ExitCode::from(ENDED);
     };
     ExitCode::from(guard.end(request))
 }
 
-fn tell(line: &str) {
+fn write_line(line: &str) {
     sys::write_out(line.as_bytes(), BUDGET);
 }
 
-/// Takes hold of the group by what there is, and shows that we are outside of it. With the leader's descriptor, if there
-/// is one.
+/// Takes hold of the group by what there is, and shows that we are outside of it. With the leader's descriptor, if
+/// there is one.
 fn take_hold(
     group: Pid,
     leader: Option<Handle>,
@@ -182,7 +183,7 @@ fn take_hold(
     // The number that we know the group by is the leader's, or was it before it was reaped.
     match leader.number() {
         Some(number) if number != group => return Err("member"),
-        // Nobody can show that the number was its own.
+        // It cannot be shown that the number was its own.
         None if !again && !leader.is_unreaped() => {
             let is_reaped = leader.signal(0).is_err_and(|error| error.raw_os_error() == Some(sys::ESRCH));
             return Err(if is_reaped { "dead" } else { "unheld" });
@@ -232,7 +233,7 @@ fn pin(group: Pid, leader: Option<Handle>) -> Result<(GroupRef, Option<Handle>),
     let leader = match leader.map_or_else(|| Handle::open(group), Ok) {
         Ok(leader) => Some(leader),
         Err(error) if error.raw_os_error() == Some(sys::ESRCH) => None,
-        // It is there, and its exit would not be seen.
+        // The leader exists, and its exit would not be seen.
         Err(_) => return Err("unheld"),
     };
     Ok((GroupRef::Pin(Group::new(group, pin)), leader))
@@ -262,7 +263,7 @@ impl Guard {
     /// Until there is a reason to end the group. None: it was let go.
     fn watch(&mut self) -> Option<EndRequest> {
         loop {
-            // A word that was said before the host's end counts.
+            // A line from before the host's end counts.
             match self.next_command() {
                 Some(GuardCommand::Release) => return None,
                 Some(GuardCommand::End { signal, grace }) => {
@@ -336,7 +337,7 @@ impl Guard {
     /// The ladder, and the report of it. The exit status.
     fn end(&mut self, request: EndRequest) -> u8 {
         // Before anything is signalled: what is found from here on is lost with us.
-        tell("ending\n");
+        write_line("ending\n");
         self.group.begin();
         let now = Instant::now();
         let mut ladder = Ladder::begin(request, now);
@@ -366,7 +367,7 @@ impl Guard {
         }
         let count = self.group.leftovers().count();
         report += &format!("{word} {} {proof} {count}\n", ladder.reason().as_str());
-        tell(&report);
+        write_line(&report);
         status
     }
 
@@ -424,7 +425,7 @@ impl Guard {
         None
     }
 
-    /// Reads what is there, a few lines at most: somebody may write without end. Whether it has ended.
+    /// Reads what is there, a few lines at most, since more may come without end. Returns whether it has ended.
     fn read(&mut self) -> bool {
         const LONGEST: usize = 4096;
         let mut bytes = [0; 512];

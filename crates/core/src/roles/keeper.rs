@@ -2,8 +2,8 @@
 //! command started, and reports. Then it waits for the next call.
 //!
 //! One thread, one loop, one wait. Everything that happens is one of: a frame from the host, the host's end,
-//! SIGCHLD, the status pipe, a time that has come. A failed write is no conclusion; only the end of the socket
-//! (or the host's handle) says that the host is gone.
+//! SIGCHLD, the status pipe, a time that has come. A failed write shows nothing; only the end of the socket, or
+//! the host's handle, shows that the host is gone.
 
 use std::cell::RefCell;
 use std::io;
@@ -38,11 +38,11 @@ const DRAINED_IN_A_TURN: usize = 64 * 1024;
 
 /// What a keeper is made with.
 pub struct Setup {
-    /// To the host.
+    /// The connection to the host.
     pub control: Connection,
-    /// To the host as well.
+    /// The commitment, which the host reads.
     pub commitment: Commitment,
-    /// The host, where its end is told.
+    /// The host, where there is an event for its end.
     pub lifeline: Option<Handle>,
     /// Where the spawn helper reads this keeper's class.
     pub slot: Slot,
@@ -50,18 +50,18 @@ pub struct Setup {
     pub subreaper: bool,
     /// Ours until the command was started in it.
     pub terminal_group: Option<TerminalGroup>,
-    /// For `holdfast run`: descriptors of our own that the command inherits, and we give up after its start.
+    /// For a runner's keeper: descriptors of our own that the command inherits, and we give up after its start.
     pub inherited: Vec<i32>,
-    /// The command ignores SIGHUP, as we were told to (nohup(1)).
+    /// The command is to ignore SIGHUP, as we were started with it ignored (nohup(1)).
     pub nohup: bool,
 }
 
-/// The keeper's end of a connection: what others than the host send starts nothing.
+/// The keeper's end of a connection: what another process than the host sends starts nothing.
 pub fn control(socket: OwnedFd, host: Sender) -> Connection {
     Connection::new(socket).of_sender(host).with_descriptors()
 }
 
-/// Runs until the host is gone and nothing is left. Whether the host went in the middle of a call.
+/// Runs until the host is gone and nothing is left. Returns whether the host went in the middle of a call.
 pub fn keep(setup: Setup) -> io::Result<bool> {
     let mut keeper = Keeper {
         children: SignalSource::new(&[sys::SIGCHLD])?,
@@ -80,7 +80,7 @@ pub fn keep(setup: Setup) -> io::Result<bool> {
     while !(keeper.host_gone && keeper.call.is_none()) {
         keeper.run_once();
     }
-    // Whose child it is after us may not reap it.
+    // Its parent after us may not reap it.
     if let Some(group) = keeper.group {
         sys::reap(group.id());
     }
@@ -95,12 +95,12 @@ struct Keeper {
     host_gone: bool,
     /// The host starts no further call here.
     is_last: bool,
-    /// It went in the middle of a call.
+    /// The host went in the middle of a call.
     lost_host: bool,
     stack: Stack,
     table: ChildrenFile,
     idle_policy: IdlePolicy,
-    /// For the next command, made ahead of it.
+    /// The group for the next command, made ahead of it.
     group: Option<Group>,
     call: Option<Call>,
 }
@@ -122,30 +122,30 @@ struct Call {
     settled_as: Settle,
     /// Nothing was alive below, as of the last reaping.
     settled: bool,
-    /// The command's, in a terminal: the host is told of stops, so that it can stop too.
+    /// The command's group, in a terminal: stops are reported to the host, so that it can stop too.
     terminal_group: Option<TerminalGroup>,
-    /// Stops that the host was told of and has not answered.
+    /// Stops that were reported to the host and are not answered.
     stops: u32,
     /// The first process passes on what it is sent.
     has_starter: bool,
     ending: Option<Ending>,
-    /// Pipes of a kept call, read so that nobody blocks on them.
+    /// Pipes of a kept call, read so that no process blocks on them.
     drained: Vec<OwnedFd>,
 }
 
 struct Starting {
     _plan: Box<Plan>,
     status: OwnedFd,
-    /// Before this, SIGCHLD tells of the start as well; see HOLD_BACK.
+    /// Until then the start is noticed at a SIGCHLD as well; see HOLD_BACK.
     look_at: Instant,
-    /// For the program, once it is executed.
+    /// Signals for the program, once it is executed.
     signals: Vec<(i32, bool)>,
 }
 
 struct Ending {
     ladder: Ladder,
     stage: Stage,
-    /// `ended` was sent with survivors; the keeper goes on, but nobody waits for it.
+    /// `ended` was sent with survivors; the keeper goes on, but no call waits for it.
     reported: bool,
 }
 
@@ -169,7 +169,7 @@ impl Keeper {
             self.receive();
         }
         if ready.lifeline && !self.host_gone {
-            // What the host still said counts: a queued message comes before its end.
+            // The host's last messages count: a queued one comes before its end.
             self.receive();
             self.host_gone = true;
         }
@@ -178,7 +178,7 @@ impl Keeper {
         }
         self.proceed(ready.drained);
         self.flush();
-        // Not before the report is on its way: whoever finds us dead and idle reports nothing.
+        // Not before the report is on its way: for a keeper that died idle the helper reports nothing.
         if self.call.is_none() && !self.setup.control.has_output() && self.setup.slot.get() != Class::Idle {
             self.setup.slot.set(Class::Idle);
             self.idle_policy.batch();
@@ -291,7 +291,7 @@ impl Keeper {
         self.start_with(spec, descriptors);
     }
 
-    /// Committed to it.
+    /// Starts the command. The commitment is made.
     fn start_with(&mut self, spec: SpecView, descriptors: Vec<OwnedFd>) {
         let now = Instant::now();
         let terminal_group = self.setup.terminal_group.filter(|_| spec.same_group);
@@ -353,7 +353,8 @@ impl Keeper {
         }
     }
 
-    /// What the end of a command reaches that was started as this process. `has_group`: it is not in a terminal's group.
+    /// What the end of a command reaches that was started as this process. `has_group`: it is not in a terminal's
+    /// group.
     fn reach_of(&mut self, first: Pid, detached: bool, has_group: bool) -> Reach {
         let made = self.group.take();
         let group = made.filter(|_| !detached).unwrap_or_else(|| Group::new(first, first));
@@ -431,7 +432,7 @@ struct Ready {
 }
 
 impl Call {
-    /// Started now.
+    /// A call whose command was started now.
     fn new(first: Pid, reach: Reach, starting: Starting, lifetime: Lifetime, now: Instant) -> Call {
         Call {
             reach,
@@ -469,8 +470,8 @@ impl Call {
         }
     }
 
-    /// The host was continued: alone, or by its shell, which continues the whole group. Then the command has SIGCONT, and
-    /// may have been stopped again since.
+    /// The host was continued: alone, or by its shell, which continues the whole group. Then the command has SIGCONT,
+    /// and may have been stopped again since.
     fn go_on(&mut self, outbox: &mut Vec<u8>) {
         self.stops = self.stops.saturating_sub(1);
         let is_stopped = self.stops == 0 && !self.exited && !sys::take_continue(self.first);
@@ -514,7 +515,7 @@ impl Call {
             None => FromKeeper::Started.put(outbox),
             Some(Failure { step, errno }) => {
                 FromKeeper::Failed { step, errno }.put(outbox);
-                // It is on its way out; there is no exit to report.
+                // The new process is about to exit, which is not reported.
                 self.exited = true;
                 let (reason, grace) = (Reason::NotStarted, Duration::ZERO);
                 let request = EndRequest { reason, signal: sys::SIGKILL, grace };
@@ -691,7 +692,7 @@ impl Call {
     }
 }
 
-/// Of these descriptors, those that are pipes.
+/// The pipes among these descriptors.
 fn pipes_of(descriptors: &[OwnedFd], which: &[u8]) -> Vec<PipeId> {
     which.iter().filter_map(|&index| PipeId::of(descriptors.get(usize::from(index))?.as_fd())).collect()
 }

@@ -1,9 +1,9 @@
 //! `holdfast run`: one contained command in the place where it was typed.
 //!
-//! With a controlling terminal the command stays in the group it was started in, so that what the terminal sends
-//! (^C, ^Z, SIGWINCH) reaches it as if nobody stood between, and this process takes no part in it: it blocks those
-//! signals, and stops itself when the command was stopped, so that the shell sees a stopped job. Without a terminal
-//! the command leads a session of its own, and what this process is sent begins the end.
+//! With a controlling terminal the command stays in the group it was started in, so that what the terminal sends (^C,
+//! ^Z, SIGWINCH) reaches it as if it had been started directly, and this process takes no part in it: it blocks those
+//! signals, and stops itself when the command was stopped, so that the shell sees a stopped job. Without a terminal the
+//! command leads a session of its own, and what this process is sent begins the end.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,7 +17,8 @@ use crate::roles::runner::{ExitAs, Inherited, Runner, RunnerCommand, RunnerConfi
 use crate::roles::say::say;
 use crate::sys::{self, Terminal, TerminalGroup};
 
-/// Without a terminal there is no hang-up, and SIGHUP is passed on: to many daemons it means to read their settings again.
+/// Without a terminal there is no hang-up, and SIGHUP is passed on: to many daemons it means to read their settings
+/// again.
 const ENDS_WITHOUT_TERMINAL: [i32; 3] = [sys::SIGINT, sys::SIGQUIT, sys::SIGTERM];
 
 const USAGE: &str = "\
@@ -87,7 +88,7 @@ fn milliseconds(name: &str, text: &str) -> Result<u64, String> {
     };
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let result = (number * factor).ceil();
-    // A time that was asked for is never "none".
+    // A time that is not 0 must not be rounded to 0, which means "none".
     if (0.0..1e15).contains(&result) { Ok(result as u64) } else { Err(wrong()) }
 }
 

@@ -1,6 +1,6 @@
-//! The runner: a process that stays between whoever started it and one command, with a keeper of its own beside it.
-//! It is host and spawn helper in one: when it is killed, the keeper ends the brood; when the keeper is killed, the
-//! brood becomes its own. `holdfast run` ([`run`](crate::roles::run)) and the starter ([`starter`](crate::roles::starter)) are two of
+//! The runner: a process that stays between its parent and one command, with a keeper of its own beside it. It is host
+//! and spawn helper in one: when it is killed, the keeper ends the brood; when the keeper is killed, the brood becomes
+//! its own. `holdfast run` ([`run`](crate::roles::run)) and the starter ([`starter`](crate::roles::starter)) are two of
 //! its kind.
 //!
 //! The command gets what the runner was given, descriptors included, and the runner lets go of it once the command
@@ -81,21 +81,21 @@ pub struct RunnerConfig {
     pub ends: &'static [i32],
     /// SIGHUP is ignored, as nohup(1) has it.
     pub nohup: bool,
-    /// Its end begins ours.
+    /// A parent whose end begins ours.
     pub parent: Option<Parent>,
-    /// The same, of a pipe or socket.
+    /// A pipe or socket whose end begins ours.
     pub control: Option<OwnedFd>,
     /// Standard error is the command's alone, too.
     pub lets_go_of_stderr: bool,
 }
 
-/// The command.
+/// The command that a runner runs.
 pub struct RunnerCommand<'a> {
     /// Program and arguments.
     pub command: &'a [OsString],
-    /// NUL-joined.
+    /// Environment as `NAME=value`, NUL-joined.
     pub env: Vec<u8>,
-    /// Empty for ours.
+    /// Working directory; empty for ours.
     pub cwd: &'a OsStr,
     /// When it ends, and how.
     pub lifetime: Lifetime,
@@ -103,7 +103,7 @@ pub struct RunnerCommand<'a> {
 
 /// What a fork leaves us to be.
 pub enum Side {
-    /// The keeper, at its end. Whether the runner was lost in the middle of a call.
+    /// The keeper, at its end. True: the runner was lost in the middle of a call.
     Keeper(bool),
     /// The runner.
     Runner(Box<Runner>),
@@ -111,7 +111,7 @@ pub enum Side {
 
 /// How this process is to end.
 pub enum ExitAs {
-    /// With a status.
+    /// With this status.
     Code(u8),
     /// By the signal that ended the command.
     Signal(i32),
@@ -131,19 +131,19 @@ impl ExitAs {
     }
 }
 
-/// See the module.
+/// The process between the parent and the command.
 pub struct Runner {
     keeper: Pid,
     control: Connection,
     commitment: Commitment,
     signals: SignalSource,
-    /// Came before the start, for the command.
+    /// Signals for the command that came before its start.
     early: Vec<SignalInfo>,
-    /// Came before the start, and nothing is started.
+    /// The signal that came before the start and began the end: nothing is started.
     called_off: Option<i32>,
     inherited: Vec<i32>,
     strangers: BTreeSet<Pid>,
-    /// There were any.
+    /// There were children before the keeper.
     had_children: bool,
     config: RunnerConfig,
     /// The end was asked for because the parent or the control descriptor is gone.
@@ -199,8 +199,8 @@ impl Runner {
         })))
     }
 
-    /// Writes a line to standard output, before anything is started, as soon as that takes it. What asks for the end
-    /// meanwhile is heard: then this is how we end.
+    /// Writes a line to standard output, before anything is started, as soon as that takes it. What begins the end
+    /// meanwhile is acted on: then this is how we end.
     pub fn say_first(&mut self, line: &[u8], ourselves: u8) -> Option<ExitAs> {
         loop {
             let is_writable = self.await_something(true);
@@ -226,7 +226,7 @@ impl Runner {
             self.dismiss_keeper();
             return None;
         }
-        // What died before this process could be told of it.
+        // What died before this process had a descriptor for SIGCHLD.
         self.reap_strays();
         if let Err(Failure { step, errno }) = self.send_spec(order) {
             self.failure = Some((step, errno));
@@ -370,15 +370,15 @@ impl Runner {
         self.config.ends.contains(&sent.signal) && !self.is_ours_to_drop(sent)
     }
 
-    /// Acts on a signal, or passes it on. What the terminal sends to its group the command has already; but of a hang-up
-    /// the kernel tells a session's leader alone.
+    /// Acts on a signal, or passes it on. What the terminal sends to its group the command has already, except SIGHUP
+    /// at a hang-up, which the kernel sends to a session's leader alone.
     fn heed(&mut self, sent: SignalInfo) {
         let SignalInfo { signal, origin } = sent;
         if signal == sys::SIGCHLD {
             return self.see_children();
         }
         let by_kernel = origin == Origin::Kernel;
-        // It has continued us where we were stopped with the command, and there that is passed on.
+        // SIGCONT has continued us where we were stopped with the command; it is passed on there.
         let is_continuation = signal == sys::SIGCONT && self.config.terminal_group.is_some();
         if by_kernel && TO_THE_GROUP.contains(&signal) || is_continuation || self.is_ours_to_drop(sent) {
             return;
@@ -395,7 +395,7 @@ impl Runner {
     }
 
     /// As a subreaper, or as process 1, we are the parent of orphans that are not the command's, and of those children
-    /// that we had before. Nobody else reaps them.
+    /// that we had before. No other process reaps them.
     fn reap_strays(&mut self) {
         while let Ok(Some(pid)) = sys::peek_any()
             && pid != self.keeper
@@ -427,7 +427,7 @@ impl Runner {
                 FromKeeper::Taken(_) | FromKeeper::NotTaken(_) => (),
                 FromKeeper::Failed { step, errno, .. } => self.failure = Some((step, errno)),
                 FromKeeper::Exited { exit, .. } => self.exit = Some(exit),
-                // Until somebody continues us, and with us our group.
+                // Until SIGCONT comes, for us and our group.
                 FromKeeper::Stopped => {
                     if sys::stop_ourselves() {
                         self.send_to_keeper(ToKeeper::put_continued);
@@ -441,8 +441,8 @@ impl Runner {
 
     /// The keeper is lost; what was below it is below us now. Whether nothing is left.
     ///
-    /// If we had children before, their orphans are ours too and cannot be told apart: then only the keeper's session
-    /// is ended, and the end is not shown.
+    /// If we had children before, their orphans are ours too, and which ones are whose is not known: then only the
+    /// keeper's session is ended, and the end is not shown.
     fn end_brood(&mut self) -> bool {
         let first = self.commitment.take().pid.and_then(Pid::new);
         let own: Vec<Pid> = first.into_iter().chain([self.keeper]).collect();

@@ -21,7 +21,7 @@ use crate::sys::{self, ChildState, ChildrenFile, Forked, Handle, Kill, Pid, Send
 /// SIGCONTs sent to a stopped keeper before it is treated as dead.
 const WAKINGS: u32 = 1_000;
 
-/// Keepers asked for at once, at most: a host asks for a few.
+/// Most keepers in one request: a host needs a few.
 const MOST_WANTED: u32 = 1_024;
 
 /// What `serve` came back with: this process is the helper at its end, or a new keeper.
@@ -79,9 +79,9 @@ struct Helper {
     orphan_end: Option<OrphanEnd>,
     /// Children that survived such an end. They are pursued, and are not taken for another brood's.
     stuck: BTreeSet<Pid>,
-    /// When that was last done.
+    /// When they were last pursued.
     pursued: Option<Instant>,
-    /// For that.
+    /// The list of our children, to pursue them.
     table: ChildrenFile,
 }
 
@@ -206,8 +206,8 @@ impl Helper {
         }
     }
 
-    /// Reaps the dead until a keeper with a call is among them, whose brood is then to be ended. One death at a time: what
-    /// is unknown among our children came from that keeper.
+    /// Reaps the dead until a keeper with a call is among them, whose brood is then to be ended. One death at a time:
+    /// what is unknown among our children came from that keeper.
     fn take_deaths(&mut self) {
         while self.orphan_end.is_none()
             && let Ok(Some(pid)) = sys::peek_any()
@@ -240,7 +240,7 @@ impl Helper {
         while let Some(mut orphan_end) = self.orphan_end.take() {
             orphan_end.brood.outsiders.extend(self.keepers.keys());
             let progress = orphan_end.killing.advance(&mut orphan_end.brood, None);
-            // Asked after the look: what another one leaves from here on is not in the list.
+            // After the look: what another keeper leaves from here on is not in the list.
             let listed = std::mem::take(&mut orphan_end.brood.listed);
             if !self.is_another_lost() {
                 orphan_end.brood.certain.extend(listed);

@@ -1,6 +1,6 @@
 //! The starter: the process that an SDK starts in an Engine's place (mode `__session-starter`). It starts the Engine
 //! in a group of its own, stays outside, and ends everything that the Engine started when the Engine exits, when it is
-//! told to, or when whoever started it is gone. Then it ends as the Engine did, never before.
+//! sent a signal for that, or when its parent is gone. Then it ends as the Engine did, never before.
 //!
 //! The acknowledgement is the first line on standard output, written when the keeper is there to cover the starter's
 //! own death, and before the Engine is executed. Standard input and output are the Engine's; nothing is relayed.
