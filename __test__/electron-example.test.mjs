@@ -47,10 +47,9 @@ async function packaged(t) {
 }
 
 async function screen(t) {
-  const xvfb = spawn('Xvfb', ['-displayfd', '3', '-screen', '0', '1000x700x24', '-nolisten', 'tcp'], {
-    env,
-    stdio: ['ignore', 'ignore', 'ignore', 'pipe'],
-  })
+  // timeout(1), for a test that is itself ended: nobody else would end the server then.
+  const screen = ['-displayfd', '3', '-screen', '0', '1000x700x24', '-nolisten', 'tcp']
+  const xvfb = spawn('timeout', ['120', 'Xvfb', ...screen], { env, stdio: ['ignore', 'ignore', 'ignore', 'pipe'] })
   t.teardown(() => xvfb.kill())
   const [number] = await once(xvfb.stdio[3].setEncoding('utf8'), 'data')
   return `:${number.trim()}`
