@@ -1,8 +1,8 @@
 /**
  * The public surface. index.d.ts at the root declares it; scripts/api.check.ts holds the two together.
  *
- * An import is to cost next to nothing in a program that makes no call: what makes calls is loaded by the first one. The
- * timers are taken now (see there), and so is what tells errors apart.
+ * An import is to cost next to nothing in a program that makes no call: what makes calls is loaded by the first one.
+ * The timers are taken now (see native/timers.ts), and the class of errors is there for `instanceof`.
  */
 import type * as api from '../index'
 import './native/timers'

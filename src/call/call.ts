@@ -49,7 +49,10 @@ import { Silence } from './silence'
 export const calls = new Set<Call>()
 /** Calls that have ended, and whose result waits for a consumer. */
 export const waiting = new Set<Call>()
-/** Before the bound of `backgroundSettle`: what wrote so short a time ago would have gone on. The keeper's is the same. */
+/**
+ * Before the bound of `backgroundSettle`: a process that wrote within this time counts as still writing. The keeper has
+ * the same.
+ */
 const LATELY = 25
 let serial = 0
 let hasToldUncontained = false
@@ -83,7 +86,7 @@ export abstract class Call extends AsyncResource implements Watcher {
   protected endedBy: 'end' | 'abort' | 'idle' | undefined
   private silence: Silence | undefined
   private held = false
-  /** By clock(). */
+  /** Time by clock(). */
   private exitedAt = 0
   private report: EndReport | undefined
   private promise: Promise<EndReport> | undefined
@@ -134,7 +137,7 @@ export abstract class Call extends AsyncResource implements Watcher {
     if (refusal !== undefined) return startError(this.namedOf(), command, refusal)
     try {
       const helper = open()
-      // Without a helper the addon can still run it uncontained, and says so in its report.
+      // Without a helper the addon can still run it uncontained, and reports that.
       if (helper.problem !== '' && !command.bestEffort) return noHelper(this.namedOf(), helper.problem)
       this.startWith(helper.path)
       return undefined
@@ -145,7 +148,7 @@ export abstract class Call extends AsyncResource implements Watcher {
 
   private startWith(helper: string): void {
     const command = this.commandOf()
-    // First: after the start nothing may fail, or it would be said that nothing ran.
+    // First: a failure after the start would be reported as if nothing had run.
     if (command.signal !== undefined) watchSignal(command.signal, this)
     const [call, ...pipes] = native.start(
       environment,
@@ -367,7 +370,7 @@ export abstract class Call extends AsyncResource implements Watcher {
     }
   }
 
-  /** For what feeds it from a stream of the host; no user has it. */
+  /** stdin, for the code that feeds it from a stream of the host; the user does not get it. */
   abstract fedStdin(): PipeWritable
 
   // ---- what can be asked of it
@@ -471,7 +474,7 @@ export abstract class Call extends AsyncResource implements Watcher {
     throw notSupported('release()')
   }
 
-  /** For a log: what says which call it is, and nothing of its environment. */
+  /** For a log: what identifies the call, without its environment. */
   facts(): object {
     return {
       id: this.id,

@@ -73,7 +73,7 @@ export function commandOf(file: unknown, args: readonly unknown[], options: Valu
   }
 }
 
-/** Of a later version: refused by name, never ignored. */
+/** Options of a later version: refused by name, never ignored. */
 function refuseUnsupported(options: Values): void {
   for (const name of ['pty', 'limits', 'spare']) {
     if (options[name] !== undefined) throw notSupported(`The option '${name}'`)

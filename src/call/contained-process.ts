@@ -113,7 +113,7 @@ export class ContainedProcess extends EventEmitter implements Shape {
   }
 }
 
-// For those who ask `instanceof ChildProcess`. Every member of it is our own; its constructor, which makes a handle, is
+// For `instanceof ChildProcess`. Every member of it is our own; its constructor, which makes a handle, is
 // never called.
 Object.setPrototypeOf(ContainedProcess.prototype, ChildProcess.prototype)
 
@@ -155,7 +155,7 @@ class ContainedCall extends Call implements StreamOwner {
     this.start()
   }
 
-  /** Made when somebody asks for it: most users never touch stdin, and many nothing at all. */
+  /** Made at the first access: most programs never touch stdin, and many no stream at all. */
   stream(place: number): PipeStream | null {
     if (this.commandOf().stdio[place] !== Place.pipe || (place === 0 && this.isFed)) return null
     this.streams[place] ??= this.makeStream(place)
@@ -280,7 +280,7 @@ class ContainedCall extends Call implements StreamOwner {
     this.finishPlace(place)
   }
 
-  /** A stream that nobody reads would keep `close` back, and what is left of the call busy writing. */
+  /** A stream without a reader would keep `close` back, and what is left of the call busy writing. */
   private resumeUnread(): void {
     for (const place of this.piped) {
       // What was handed over, or has ended, needs no reader.

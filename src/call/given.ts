@@ -59,7 +59,7 @@ export const isStream = (value: unknown): boolean =>
 /** What of a call is needed for them. */
 interface Taking {
   readonly ended: Promise<unknown>
-  /** For what feeds its stdin from a stream of the host; no user has it. */
+  /** stdin, for the code that feeds it from a stream of the host; the user does not get it. */
   fedStdin(): PipeWritable
 }
 

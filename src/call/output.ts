@@ -73,7 +73,7 @@ export class Output {
 
   /**
    * Once, after the last add(). Settles `dropped`.
-   * @param more of the stream comes later, in another one: what cannot be told in this encoding without it is the `rest`
+   * @param more of the stream comes later, in another one: bytes that cannot be decoded without it are the `rest`
    */
   result(encoding: BufferEncoding | 'buffer', more = false): string | Buffer {
     let head = this.head.bytes()

@@ -10,7 +10,10 @@ import { oneOf } from '../options/values'
 import { type Call, calls, waiting } from './call'
 import { reportOf } from './reports'
 
-/** What others may know and ask of a call. Its pid is NaN while it is not known: a 0 would name the host's own group to kill(2). */
+/**
+ * What others may know and ask of a call. Its pid is NaN while it is not known: a 0 would name the host's own group to
+ * kill(2).
+ */
 export function viewOf(call: Call): RunningCall {
   const view: RunningCall = {
     get id() {
@@ -44,7 +47,7 @@ export async function endAll(options?: EndOptions & { scope?: 'thread' | 'proces
   return Promise.all([...own, ...others])
 }
 
-/** Another thread's call, of which nothing but its end is told here. */
+/** Another thread's call: only its end is reported here. */
 class Observer extends AsyncResource implements Watcher {
   readonly ended: Promise<EndReport>
   private resolve: ((report: EndReport) => void) | undefined

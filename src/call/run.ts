@@ -68,19 +68,19 @@ function wishesOf(options: RunOptions): Wishes {
   return { input, encoding: encoding.toLowerCase() as typeof encoding, maxOutput, check, onOutput, yieldAfter }
 }
 
-/** What a consumer returns besides (`chunks.push(data)`) says nothing. */
+/** A consumer may return something that is no promise (`chunks.push(data)`), which is ignored. */
 function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as Partial<PromiseLike<unknown>> | null | undefined)?.then === 'function'
 }
 
-/** Of whatever kind, and of whatever realm. */
+/** The bytes of any view, of any realm. */
 const bytesOf = ({ buffer, byteOffset, byteLength }: ArrayBufferView) => Buffer.from(buffer, byteOffset, byteLength)
 
 function isReadable(value: unknown): value is Readable {
   return typeof (value as Partial<Readable> | null)?.pipe === 'function'
 }
 
-/** stdin is a pipe with `input` only: without it nobody would write to it, or end it. */
+/** stdin is a pipe with `input` only: without it the pipe would be neither written to nor ended. */
 function runPlaces(stdio: unknown, { input, onOutput }: Wishes): number[] {
   const places = placesOf(stdio)
   if (input === undefined) {
@@ -161,7 +161,7 @@ export class RunCall extends Call {
     if (this.commandOf().background === 'keep') this.goOnKept('exit')
   }
 
-  /** The result is made now, and the call goes on. Who waits for the time does not wait for a consumer. */
+  /** The result is made now, and the call goes on. With `yieldAfter` it does not wait for a consumer. */
   private goOnKept(by: 'exit' | 'yield'): void {
     if (this.keptBy !== undefined || this.lastReport !== undefined) return
     this.keptBy = by
@@ -170,7 +170,7 @@ export class RunCall extends Call {
   }
 
   protected onTaken(mechanism: EndReport['mechanism']): void {
-    // Who awaits the result has no unref() before: a kept call must not keep the event loop alive.
+    // Before the result there is no handle to unref(), and a kept call must not keep the event loop alive.
     this.unref()
     this.finish(keptReport(mechanism, this.keptBy ?? 'exit'))
     for (const collector of this.collectors) collector.keep()
@@ -182,7 +182,8 @@ export class RunCall extends Call {
     this.exited.resolve({ exitCode: this.exitCode, signal: this.exitSignal })
     // It may have printed more before it was known to go on.
     if (this.keptBy !== undefined) for (const collector of this.collectors) collector.again()
-    // A limit, an abort and end() win over a consumer that does not answer; a command that exits by itself waits for it.
+    // A limit, an abort and end() win over a consumer that does not answer; a command that exits by itself waits for
+    // it.
     const unasked = report.reason !== 'exit' || this.isSettled
     this.conclude(report.outcome === 'ended' ? AFTER_THE_END : HELD_BY_KERNEL, unasked)
     // It may have exited by itself just before it was ended.
@@ -323,7 +324,7 @@ export class RunCall extends Call {
     return new HoldfastError(message, { code: codes.check, ran: true, result })
   }
 
-  /** As the command wrote it. */
+  /** Output as text, also where `encoding` is another one. */
   private textOf(output: string | Uint8Array): string {
     const { encoding } = this.wishes
     if (typeof output !== 'string') return Buffer.from(output.subarray(-ERROR_TAIL)).toString()
@@ -331,7 +332,7 @@ export class RunCall extends Call {
     return isEncoded ? Buffer.from(output, encoding as BufferEncoding).toString() : output
   }
 
-  /** `input` or `onOutput` failed: nobody is left whom the rest would serve. */
+  /** `input` or `onOutput` failed: no consumer is left for the rest. */
   consumerFailed(what: 'input' | 'onOutput', cause: unknown): void {
     if (this.consumerError !== undefined) return
     const message = messages.consumerFailed(this.commandOf().file, what, cause)
@@ -365,7 +366,7 @@ export class RunCall extends Call {
 
   private feedFrom(input: Readable, stdin: PipeWritable): void {
     stdin.on('error', () => {})
-    // Not pipe(): what a Readable of objects holds need not be writable, and that would be thrown in nobody's hands.
+    // Not pipe(): what a Readable of objects holds need not be writable, and that error could not be caught.
     const write = (chunk: unknown) => {
       try {
         if (!stdin.write(chunk)) input.pause()
@@ -422,9 +423,12 @@ const keptReport = (mechanism: EndReport['mechanism'], reason: 'exit' | 'yield')
 /** Reads one pipe for run(). */
 class Collector implements Sink {
   isDone = false
-  /** What `onOutput` returned is not settled: what comes meanwhile, once that is waited for no more, is for the result alone. */
+  /**
+   * What `onOutput` returned is not settled: what comes meanwhile, once that is waited for no more, is for the result
+   * alone.
+   */
   private isConsuming = false
-  /** It reads for whoever asks, if anybody does. */
+  /** The call is kept: output is collected for `kept.read()`. */
   private isKept = false
   reader: Reader
   private output: Output

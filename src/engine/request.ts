@@ -17,12 +17,12 @@ export const isRequested = () => process.env[VARIABLE] === '1'
 
 /** Returns where the request cannot be answered. */
 export function answer(): void {
-  // What this program starts may not take the request for its own.
+  // What this program starts must not answer the request again.
   delete process.env[VARIABLE]
   try {
     const program = commandLine()
     const { ppid } = process
-    // 0: outside of this pid namespace, where nobody can be watched.
+    // 0: outside of this pid namespace, where no parent can be watched.
     const parent = ppid === 0 ? [] : ['--watch-parent', '--parent-pid', `${ppid}`]
     becomeHelper('__session-starter', ['--ack', ...parent, '--', process.execPath, ...program])
   } catch (error) {
@@ -49,7 +49,7 @@ function wordsOf(file: string): string[] {
   return text.split('\0').slice(0, -1)
 }
 
-/** Node tells most of its command line; with a title of its own (process.title) the file says something else. */
+/** Node has most of its command line; after process.title was set, the file has something else. */
 function fits(words: string[], script: string | undefined, args: string[]): boolean {
   const { execArgv } = process
   const argsFrom = words.length - args.length
@@ -64,7 +64,7 @@ function fits(words: string[], script: string | undefined, args: string[]): bool
   )
 }
 
-/** Deno tells of no option of its own. They stand before the script, and are given again with it. */
+/** Deno does not list its own options. They stand before the script, and are given again with it. */
 function isNamedBy(word: string | undefined, script: string | undefined): boolean {
   return word !== undefined && script !== undefined && (word === pathToFileURL(script).href || resolve(word) === script)
 }

@@ -4,7 +4,7 @@
  *   starter   keeper ─ starter ─ keeper ─ Engine    the helper is started, and starts the Engine
  *   request   keeper ─ Engine                       the Engine is started, and may become the first form by itself
  *
- * Either way it is a call of this host: the outer keeper ends it with the host, and reports. An acknowledgement says
+ * Either way it is a call of this host: the outer keeper ends it with the host, and reports. An acknowledgement shows
  * that there is a starter; its line is taken out of the Engine's output.
  */
 import type { Readable, Writable } from 'node:stream'
@@ -49,7 +49,7 @@ export function containRequestedSession(): boolean {
 }
 
 interface Plan {
-  /** As it was asked for. */
+  /** The command that was asked for. */
   readonly program: Command
   /** What is started. */
   readonly command: Command

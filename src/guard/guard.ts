@@ -1,7 +1,7 @@
 /**
- * guard(): containing what somebody else started. A process outside the group, the guard, holds it and ends it; here
+ * guard(): contains what other code has started. A process outside the group, the guard, holds it and ends it; here
  * is its handle. The addon names the leader by a pidfd before anything is awaited, so that its number cannot become
- * another's, and starts the guard, which is then spoken with over one pipe, in lines:
+ * another's, and starts the guard, which is then written to and read from over one pipe, in lines:
  *
  *   guard to host   ready <held>       pin, pidfd or members: by what it holds the group
  *                   refused <why>      instead of ready: it cannot hold it
@@ -11,8 +11,8 @@
  *                   <outcome> <reason> <microseconds> <leftovers>     the last line
  *   host to guard   end <signal> <milliseconds to SIGKILL>, release; the end of the pipe is the host's death
  *
- * A guard that leaves without its last line has died, and another one takes its place. When that cannot be, nobody
- * watches the group any more, and the report says `unconfirmed`. It does so as well when the lost guard had begun the
+ * A guard that leaves without its last line has died, and another one takes its place. When that cannot be, no process
+ * watches the group any more, and the report has `unconfirmed`. It has that as well when the lost guard had begun the
  * end: its first signal may have taken the parents by which it had found what left the group, and the next guard does
  * not find that.
  */
@@ -43,15 +43,15 @@ import * as messages from '../report/messages'
 import { notices } from '../report/notices'
 
 const MOST_PID = 2 ** 31 - 1
-/** It says so within milliseconds; what has not by then is stopped, or no guard. */
+/** A guard is ready within milliseconds; one that is not by then is stopped, or is not a guard. */
 const READY_WITHIN = 5000
-/** In a row, before they were ready. */
+/** Guards lost in a row before they were ready. */
 const MOST_UNREADY = 2
-/** In a row, each within a second of its start: it is not somebody who kills them, they die of themselves. */
+/** Guards lost in a row, each within a second of its start: they are not killed, they die of themselves. */
 const MOST_SHORT = 32
 const SHORT = 1000
 const REAP_AGAIN = 20
-/** More without a line's end is not a guard speaking. */
+/** No guard sends a longer line. */
 const LONGEST_LINE = 4096
 
 const READY = /^ready (pin|pidfd|members)$/
@@ -61,7 +61,9 @@ const ENDING = 'ending'
 const CUT_OFF = 'cut-off'
 const LAST = /^(ended|unconfirmed|survivors|refused|released) (exit|end|release|host-gone) (\d+) (\d+)$/
 
-/** @see the declaration in index.d.ts. What is thrown in here rejects; nothing is awaited before the guard is started. */
+/**
+ * @see the declaration in index.d.ts. What is thrown in here rejects; nothing is awaited before the guard is started.
+ */
 export async function guard(target: unknown, options?: unknown): Promise<Guard> {
   const pid = pidOf(target)
   const { signal: given, background } = optionsOf(options, GUARD)
@@ -86,7 +88,7 @@ function pidOf(target: unknown): number {
   const pid = isNumber ? target : (target as { pid?: unknown }).pid
   if (pid === undefined) throw invalidValue(name, 'is not set: the process was not started', pid)
   if (typeof pid !== 'number') throw invalidType(name, 'of type number', pid)
-  // 0, 1 and negative ones name groups, or everybody.
+  // 0, 1 and negative ones name groups, or all processes.
   if (!Number.isInteger(pid) || pid <= 1 || pid > MOST_PID) {
     throw outOfRange(name, `an integer from 2 to ${MOST_PID}`, pid)
   }
@@ -148,7 +150,7 @@ interface Settle {
 interface Ending {
   readonly by: 'end' | 'abort'
   readonly signal: number
-  /** By clock(). */
+  /** Time by clock(). */
   readonly killAt: number
 }
 
@@ -186,7 +188,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
     this.guard.listen()
   }
 
-  // ---- what its guard says
+  // ---- what its guard sends
   onReady(held: string): void {
     debug(messages.debugGuardReady(this.group, held))
     if (this.phase !== 'starting') return
@@ -210,7 +212,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
     this.over(report)
   }
 
-  /** It left without its last line, or says what no guard says. */
+  /** It left without its last line, or has sent something that no guard sends. */
   onLost(): void {
     this.unready = this.guard.isReady ? 0 : this.unready + 1
     this.short = this.guard.age > SHORT ? 0 : this.short + 1
@@ -227,9 +229,9 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
       return
     }
     this.guard = new GuardProcess(start, this)
-    // What was asked of the one before it may have been lost with it.
-    this.sayEnding()
-    if (this.isReleasing) this.guard.say('release')
+    // A request to the guard before it may have been lost with that one.
+    this.sendEnd()
+    if (this.isReleasing) this.guard.send('release')
     this.guard.listen()
   }
 
@@ -278,7 +280,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
     }
   }
 
-  /** Who asks for it waits for it; the child, which was to keep the loop alive, may be gone by now. */
+  /** The loop is kept alive for it; the child, which was to do that, may be gone by now. */
   private get ended(): Promise<EndReport> {
     this.keepAlive()
     return this.settled
@@ -305,19 +307,19 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
       signal: signal === OWN ? SIGTERM : signal,
       killAt: Math.min(killAt, this.ending?.killAt ?? killAt),
     }
-    this.sayEnding()
+    this.sendEnd()
   }
 
-  private sayEnding(): void {
+  private sendEnd(): void {
     if (this.ending === undefined) return
     const { signal, killAt } = this.ending
-    this.guard.say(`end ${signal} ${Math.ceil(Math.max(0, killAt - clock()))}`)
+    this.guard.send(`end ${signal} ${Math.ceil(Math.max(0, killAt - clock()))}`)
   }
 
   private release(): Promise<EndReport> {
     if (this.phase !== 'over' && !this.wantsRelease) {
       this.wantsRelease = true
-      if (this.isReleasing) this.guard.say('release')
+      if (this.isReleasing) this.guard.send('release')
     }
     return this.ended
   }
@@ -341,7 +343,7 @@ class GuardedGroup extends AsyncResource implements PipeCall, Abortable {
   }
 }
 
-/** One guard: its lines. It tells its group of one end, once. */
+/** One guard: its lines. It reports one end to its group, once. */
 class GuardProcess implements Sink {
   isReady = false
   isEnding = false
@@ -352,8 +354,8 @@ class GuardProcess implements Sink {
   private readonly writer: Writer
   private readonly timer: NodeJS.Timeout
   private text = ''
-  private unsaid = ''
-  private isSaying = false
+  private unsent = ''
+  private isSending = false
   private readonly leftovers: ProcessInfo[] = []
   private readonly survivors: ProcessInfo[] = []
   private isCutOff = false
@@ -377,21 +379,21 @@ class GuardProcess implements Sink {
   }
 
   // ---- to it
-  say(line: string): void {
-    this.unsaid += `${line}\n`
+  send(line: string): void {
+    this.unsent += `${line}\n`
     this.write()
     // It may have been stopped.
     native.wakeGuard(this.start.guard)
   }
 
-  /** That it does not read any more is told by the end of what it says. */
+  /** That it does not read any more is noticed by the end of its lines. */
   private write(): void {
-    if (this.isSaying || this.unsaid === '') return
-    const bytes = Buffer.from(this.unsaid)
-    this.unsaid = ''
-    this.isSaying = true
+    if (this.isSending || this.unsent === '') return
+    const bytes = Buffer.from(this.unsent)
+    this.unsent = ''
+    this.isSending = true
     this.writer.write(bytes, () => {
-      this.isSaying = false
+      this.isSending = false
       this.write()
     })
   }
@@ -457,20 +459,20 @@ class GuardProcess implements Sink {
 
   /** It is not ready in time. */
   private late(): void {
-    // It may have said so while the loop was blocked.
+    // Its line may have come while the loop was blocked.
     this.reader.ready()
     if (this.isOpen && !this.isReady) this.lose()
   }
 
   private lose(): void {
     // If it lives after all, the end of the pipe would have it end the group.
-    this.say('release')
+    this.send('release')
     this.close()
     this.group.onLost()
   }
 }
 
-/** So that it leaves no zombie, also where its end cannot be watched. */
+/** Reaps a guard, also where its end cannot be watched. */
 function reap(guard: GuardHandle): void {
   if (!native.reapGuard(guard)) setTimeout(reap, REAP_AGAIN, guard).unref()
 }

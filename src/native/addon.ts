@@ -27,7 +27,7 @@ export const Place = { ignore: -1, pipe: -2, stdout: -3 } as const
 
 /** Bits of a readiness word. */
 export const Ready = { readable: 1, writable: 2 } as const
-/** Of which call or pipe a word is. */
+/** The call or pipe that a readiness word is about. */
 export const handleIn = (word: number) => (word >> 2) as CallHandle | PipeHandle
 export const readyIn = (word: number) => word & 3
 
@@ -112,7 +112,7 @@ export interface Native {
    * @param timeout 0 for none
    * @param background one of Background
    * @param grace from killSignal to SIGKILL
-   * @param backgroundGrace the same, for what is left when the command exits
+   * @param backgroundGrace as `grace`, for what is left when the command exits
    * @param backgroundSettle how long that may go on working before killSignal
    * @param uid undefined for the host's
    * @param detached the command leads a session and a group of its own
@@ -149,7 +149,7 @@ export interface Native {
    */
   end(call: CallHandle, signal: number, grace: number): boolean
   /**
-   * Starts the ladder of everybody else's calls. For each a handle whose receive() gives 'ended', once,
+   * Starts the ladder of all other environments' calls. For each a handle whose receive() gives 'ended', once,
    * and nothing else.
    */
   endOthers(environment: EnvironmentId, signal: number, grace: number): CallHandle[]
@@ -162,7 +162,7 @@ export interface Native {
    * reactor: a word with Ready.readable follows when it is worth trying again.
    */
   read(pipe: PipeHandle, into: Uint8Array, offset: number, length: number): number
-  /** Non-blocking write(2), as read(). -EPIPE when nobody reads any more. */
+  /** Non-blocking write(2), as read(). -EPIPE when there is no reader any more. */
   write(pipe: PipeHandle, from: Uint8Array, offset: number, length: number): number
   /** Bytes that the kernel holds to be read; 0 when it is closed. */
   pending(pipe: PipeHandle): number
@@ -172,8 +172,8 @@ export interface Native {
   /** Its descriptor, for the stdio of start(); valid until close(). -1 when it is closed. */
   descriptor(pipe: PipeHandle): number
   /**
-   * Checks, and starts a guard; does not wait for it. The leader is named by a pidfd from here on. What is said over
-   * the pipe is described in src/guard/guard.ts.
+   * Checks, and starts a guard; does not wait for it. The leader is named by a pidfd from here on. The lines over
+   * the pipe are described in src/guard/guard.ts.
    * @param endOnExit what is left when the leader exits is ended
    * @param grace milliseconds from SIGTERM to SIGKILL at the host's death
    */
@@ -186,16 +186,24 @@ export interface Native {
     endOnExit: boolean,
     grace: number,
   ): GuardStart
-  /** Somebody may have stopped it, and something was said to it. */
+  /** SIGCONT to a guard that was sent a line: it may have been stopped. */
   wakeGuard(guard: GuardHandle): void
-  /** It has said its last word. False: it is to be asked again, since nobody tells of its end (no pidfds). */
+  /**
+   * Reaps a guard that has sent its last line. False: to be called again, since its end will not be reported (no
+   * pidfds).
+   */
   reapGuard(guard: GuardHandle): boolean
   /** The leader's descriptor is given up. */
   forgetLeader(leader: LeaderHandle): void
   /** The next call starts a new helper. */
   resetHelper(): void
-  /** Replaces this process by another program: clears close-on-exec and O_NONBLOCK on 0 to 2, and close-on-exec on `inherited` and on what `env` names, empties the signal mask. Returns only on failure, with the errno. */
+  /**
+   * Replaces this process by another program: clears close-on-exec and O_NONBLOCK on 0 to 2, and close-on-exec on
+   * `inherited` and on what `env` names, empties the signal mask. Returns only on failure, with the errno.
+   */
   execve(path: string, args: string[], env: string[], inherited: number[]): number
-  /** Starts the helper if it is not running. When there is none, `errno` of this process or `problem` says why. */
+  /**
+   * Starts the helper if it is not running. When there is none, `errno` of this process or `problem` has the reason.
+   */
   probe(helper: string): { mechanism: 'subreaper' | 'group' | 'none'; errno: number; problem: string }
 }

@@ -1,4 +1,4 @@
-/** What the head of an executable says: for which processor it is, and which libc loads it (elf(5)). */
+/** What the head of an executable shows: for which processor it is, and which libc loads it (elf(5)). */
 import { closeSync, fstatSync, openSync, readlinkSync, readSync } from 'node:fs'
 
 export interface Elf {
@@ -6,7 +6,7 @@ export interface Elf {
   readonly cpu: string
   /** The program that loads it; '' for a library, or a static program. */
   readonly interpreter: string
-  /** The file is shorter than it says itself. Loaded, its missing pages are a SIGBUS. */
+  /** The file is shorter than its own tables have it. Loaded, its missing pages are a SIGBUS. */
   readonly isCut: boolean
 }
 
@@ -19,7 +19,7 @@ const MACHINES: { readonly [machine: number]: string } = {
   243: 'riscv64',
 }
 const INTERPRETER = 3
-/** A longer table of segments, or a longer name, is nobody's. */
+/** No executable has a longer table of segments, or a longer name. */
 const LONGEST = 4096
 
 /**
@@ -61,10 +61,10 @@ export function readElf(path: string): Elf | undefined {
 }
 
 /**
- * By its loader, which is what will load the addon as well. Not by a report of Node.js, nor by what is installed: a
- * system can have both.
- * @param executables of which the first that tells is taken
- * @returns undefined: it cannot be told
+ * Which libc this process has, by its loader, which is what will load the addon as well. Not by a report of Node.js,
+ * nor by what is installed: a system can have both.
+ * @param executables the first that shows its loader is taken
+ * @returns undefined: not known
  */
 export function libcOfProcess(
   executables: readonly string[] = ['/proc/self/exe', process.execPath],

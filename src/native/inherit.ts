@@ -1,6 +1,6 @@
 /**
  * What this process was given and Node keeps to itself: a program that takes its place must get it all the same.
- * Without a /proc there is nothing to tell by, and nothing is passed on beyond 0 to 2.
+ * Without a /proc the descriptors are not known, and nothing is passed on beyond 0 to 2.
  */
 import { constants, lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 
@@ -25,7 +25,7 @@ interface Descriptor {
 }
 
 /**
- * The descriptors from 3 on. Node set close-on-exec on them, so that only their kind tells them from its own:
+ * The descriptors from 3 on. Node set close-on-exec on them, so that only by their kind they differ from its own:
  * anonymous inodes, pipes of which it holds both ends, /dev/null for reading, and the inspector's sockets.
  */
 export function inheritedDescriptors(): number[] {
@@ -56,7 +56,7 @@ function openDescriptors(): Descriptor[] {
   })
 }
 
-/** Of `node --inspect`: who takes our place opens that port anew. */
+/** The sockets of `node --inspect`: the program that takes our place opens that port anew. */
 function inspectorSockets(): Set<string> {
   const sockets = new Set<string>()
   try {

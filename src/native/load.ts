@@ -39,7 +39,7 @@ const requireHere = createRequire(HERE)
 /** The package's folder: this file is two below it, in dist/. */
 const ROOT = join(dirname(HERE), '..', '..')
 
-/** @throws HoldfastError that says what is wrong, and what to do */
+/** @throws HoldfastError whose message has what is wrong, and what to do */
 export function load(): Loaded {
   if (isRefusedChildren()) throw failure(FILES.childrenRefused, { code: codes.accessDenied })
   const { folder, platform } = locate()

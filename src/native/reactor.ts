@@ -1,6 +1,6 @@
 /**
- * This environment's side of the addon's reactor. The addon says which calls and pipes are worth looking at
- * (readiness words); who watches that handle looks. A call is armed by its start, a pipe by a read or write that
+ * This environment's side of the addon's reactor. The addon reports which calls and pipes are worth looking at
+ * (readiness words); the watcher of that handle looks. A call is armed by its start, a pipe by a read or write that
  * found nothing to do.
  */
 import type { AsyncResource } from 'node:async_hooks'
@@ -63,7 +63,7 @@ export function setHeard(value: boolean): void {
   isHeard = value
 }
 
-/** Calls back in the call's scope. What a listener throws is uncaught, and nobody else's business. */
+/** Calls back in the call's scope. What a listener throws is uncaught, and stops no other listener. */
 export function enter<W extends { readonly scope: AsyncResource }, A extends unknown[]>(
   watcher: W,
   callback: (this: W, ...args: A) => unknown,

@@ -1,4 +1,4 @@
-/** Why the addon was not loaded, in a sentence that says what to do. */
+/** Why the addon was not loaded, and what to do, in a sentence. */
 import { dirname } from 'node:path'
 import { FILES } from '../report/messages'
 import { type Elf, libcOfProcess, readElf } from './executable'
@@ -10,9 +10,9 @@ interface Permission {
 }
 const permission = (): Permission | undefined => (process as { permission?: Permission }).permission
 
-/** Node's permission model refuses to start children. The addon would not be asked. */
+/** Node's permission model refuses to start children. It does not cover the addon, so it is checked here. */
 export const isRefusedChildren = (): boolean => permission()?.has('child') === false
-/** It refuses to read there, and says so by a file that does not exist. */
+/** It refuses to read there, and shows it as a file that does not exist. */
 export const isRefusedToRead = (folder: string): boolean => permission()?.has('fs.read', folder) === false
 
 /** What can be seen without loading it. '' where there is nothing. */

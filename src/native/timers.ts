@@ -1,6 +1,6 @@
 /**
  * Timers and clocks, taken when the package is loaded. Tests replace the globals, and the functions of `node:timers`,
- * by fakes that only go on when a test says so: a call that waited for one of those would never end.
+ * by fakes that only go on when a test advances them: a call that waited for one of those would never end.
  */
 import { performance } from 'node:perf_hooks'
 import timers from 'node:timers'

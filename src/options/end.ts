@@ -3,7 +3,7 @@ import { END, optionsOf, type Values } from './names'
 import { signalOption } from './signals'
 import { integer } from './values'
 
-/** For the addon: the call's own signal or grace. */
+/** Stands for the call's own signal or grace, in calls of the addon. */
 export const OWN = -1
 
 /** What starts a ladder, in numbers. */

@@ -1,7 +1,7 @@
 /**
  * The names of options. A name that a function does not know is an error and never ignored: the caller asked for
- * something that would not happen. As in node:child_process only own properties count, and `undefined` is the same as no
- * option.
+ * something that would not happen. As in node:child_process only own properties count, and `undefined` is the same as
+ * no option.
  */
 import type * as api from '../../index'
 import type { SessionOptions } from '../../session'
@@ -9,7 +9,7 @@ import { invalidType, unknownOption } from '../report/errors'
 
 export type Values = { readonly [option: string]: unknown }
 
-/** Who takes which names. */
+/** A function with options, and the names that it takes. */
 export interface Taker {
   readonly name: string
   readonly options: ReadonlySet<string>

@@ -4,7 +4,10 @@ import { invalidType, unknownSignal } from '../report/errors'
 
 export const { SIGTERM } = constants.signals
 
-/** Of several names for a number the first, as in node:child_process: SIGABRT and not SIGIOT, SIGIO and not SIGPOLL. */
+/**
+ * A number with several names has the first one, as in node:child_process: SIGABRT and not SIGIOT, SIGIO and not
+ * SIGPOLL.
+ */
 const names = new Map<number, string>(
   Object.entries(constants.signals)
     .reverse()

@@ -16,7 +16,7 @@ export function text(name: string, value: unknown): string {
   return value
 }
 
-/** As in node:child_process `null` is none. */
+/** `null` counts as not given, as in node:child_process. */
 export function flag(name: string, value: unknown): boolean {
   if (value === undefined || value === null) return false
   if (typeof value !== 'boolean') throw invalidType(`options.${name}`, 'of type boolean', value)

@@ -15,11 +15,11 @@ import { stdinClosed } from '../report/messages'
 const { EAGAIN, EPIPE } = constants.errno
 
 const SIZE = 64 * 1024
-/** A writer that is faster than its reader may not keep the loop to itself; libuv stops after 32 reads, too. */
+/** A writer that is faster than its reader must not monopolise the loop; libuv stops after 32 reads, too. */
 const READS_IN_A_TURN = 32
 /** `fs.pipe-max-size`: more than this a pipe of an ordinary user does not hold. */
 export const HELD_BY_KERNEL = 1024 * 1024
-/** After the end nobody that was started can write; the limit is for a daemon that was handed the descriptor. */
+/** After the end no process of the call can write; the limit is for a daemon that was handed the descriptor. */
 export const AFTER_THE_END = 64 * 1024 * 1024
 
 let scratch = Buffer.allocUnsafeSlow(SIZE)
@@ -110,7 +110,7 @@ export class Pipe implements Watcher {
   }
 }
 
-/** Who reads a pipe. */
+/** What takes the bytes that are read from a pipe. */
 export interface Sink {
   /** `length` bytes were read: lent(), or kept(). False: no more until Reader.more(). */
   received(length: number): boolean
@@ -199,7 +199,7 @@ export class Reader {
           this.finish(-length)
         } else {
           this.pipe.isEmpty()
-          if (!this.concluding) break // The addon says when to try again.
+          if (!this.concluding) break // A readiness word will follow.
           this.finish(0)
         }
       }
@@ -288,7 +288,7 @@ export class Writer {
     if (this.done !== undefined) this.finish(error ?? new Error(stdinClosed))
   }
 
-  /** Nobody is left to read it, which is not an error of the stream's user. */
+  /** There is no reader left, which is not an error of the stream's user. */
   stop(): void {
     this.stopped = true
     this.finish(null)

@@ -102,7 +102,7 @@ export class PipeWritable extends Writable {
     done()
   }
 
-  /** Nobody reads any more. */
+  /** There is no reader any more. */
   conclude(): void {
     this.destroy()
   }

@@ -1,4 +1,4 @@
-/** NODE_DEBUG=holdfast: to stderr, what no result says at the time. */
+/** NODE_DEBUG=holdfast: prints to stderr what no result reports at the time. */
 import { debuglog } from 'node:util'
 
 export const debug = debuglog('holdfast')

@@ -1,4 +1,7 @@
-/** Errors are values with a stable code. Arguments that are wrong in themselves have Node's codes; the rest is HoldfastError. */
+/**
+ * Errors are values with a stable code. Arguments that are wrong in themselves have Node's codes; the rest is
+ * HoldfastError.
+ */
 import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs'
 import { constants as os } from 'node:os'
 import { resolve } from 'node:path'
@@ -34,9 +37,9 @@ export const codes = {
 } as const
 
 const { E2BIG, EACCES, EISDIR, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOEXEC, ENOTDIR, ETXTBSY } = os.errno
-/** Of a script: the kernel looks at no more of it. */
+/** Bytes of a script's first line that the kernel looks at. */
 const FIRST_LINE = 256
-/** What libuv says where the system gave no number. */
+/** UV_UNKNOWN, where the system gave no number. */
 const UNKNOWN = 4094
 
 // ---- arguments that are wrong in themselves
@@ -74,15 +77,15 @@ export const notSupported = (what: string) =>
   new HoldfastError(messages.notSupported(what), { code: codes.notSupported })
 
 // ---- what the system refuses
-/** What an error says about the command it is of. */
+/** What an error has of its command. */
 export interface Named {
   readonly file: string
   readonly argv: readonly string[]
 }
 
 /**
- * As in the declaration, where a call can fail. 'parent-death signal' is a part of 'helper' that has a name of its own, so
- * that the message can say what is refused.
+ * As in the declaration, where a call can fail. 'parent-death signal' is a part of 'helper' that has a name of its own,
+ * so that the message can name what is refused.
  */
 export type Step = Exclude<NonNullable<Api['step']>, 'guard'> | 'parent-death signal'
 
@@ -288,7 +291,7 @@ export const noHelper = (
     ...spawnFacts(command),
   })
 
-/** guard() refuses. What it was given is somebody else's, and runs, or has run. */
+/** guard() refuses a process. Other code has started it, and it runs, or has run. */
 export const guardError = (pid: number, reason: messages.GuardReason, errno: number) =>
   new HoldfastError(messages.guardRefused(pid, reason), {
     code: codes.guard,
@@ -306,9 +309,9 @@ export const guardWithoutHelper = (pid: number, tried: string, errno: number = U
     notice: notices.helper,
   })
 
-/** An Engine whose starter said nothing may not have run. */
-export const notContainedError = (program: Named, hasStarter: boolean, said: string) =>
-  new HoldfastError(messages.notContained(program.file, hasStarter, said), {
+/** An Engine whose starter wrote nothing may not have run. */
+export const notContainedError = (program: Named, hasStarter: boolean, stderr: string) =>
+  new HoldfastError(messages.notContained(program.file, hasStarter, stderr), {
     code: codes.notContained,
     path: program.file,
     ran: hasStarter ? 'unclear' : true,

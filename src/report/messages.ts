@@ -147,7 +147,7 @@ export const CHECK = {
     `left something running that still wrote output when its ${settle} ms were over; wait for it in the command, raise backgroundSettle, or let it run on with background: 'keep'`,
   cut: (bytes: number) => `wrote more than the default limit of ${bytes} bytes; set maxOutput`,
 } as const
-/** @param stderr of which the end tells most */
+/** @param stderr its end is shown */
 export const checkFailed = (file: string, args: readonly string[], reason: string, stderr: string) => {
   const wrote = wroteLast(stderr)
   return `${commandLine(file, args)} ${reason}${wrote === '' ? '' : `. It wrote:\n${wrote}`}`
@@ -268,9 +268,9 @@ export const FILES = {
 export const notReplaced = (file: string, code: string) => `${path(file)} could not be executed: ${code}`
 
 // ---- session
-/** @param said what was written to stderr, of which the end tells most */
-export const notContained = (program: string, hasStarter: boolean, said: string) => {
-  const text = wroteLast(said)
+/** @param stderr what it has written there; its end is shown */
+export const notContained = (program: string, hasStarter: boolean, stderr: string) => {
+  const text = wroteLast(stderr)
   const wrote = text === '' ? '' : `. It wrote: ${text}`
   return hasStarter
     ? `the starter of ${shown(program)} did not acknowledge, and was ended${wrote}`
