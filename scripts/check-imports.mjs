@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 
 /**
  * Folders from the top to the ground: each imports itself and those behind it. Files beside the folders are entries: they
- * import what they like, and nobody imports them.
+ * import what they like, and are not imported.
  */
 export const FLOORS = {
   src: ['cli', 'engine', 'call', 'guard', 'pipe', 'options', 'native', 'report'],
@@ -194,7 +194,7 @@ function walk(modules, at, path, visited = new Set()) {
   return exported(modules, at, first, rest, visited) ?? at
 }
 
-/** Where a name that a module passes on comes from; undefined: it is its own, or nobody's. */
+/** Where a name that a module passes on comes from; undefined: it is its own, or not known. */
 function exported(modules, at, name, rest, visited) {
   const { items, uses } = modules.get(at)
   if (items.has(name) || visited.has(`${at} ${name}`)) return undefined

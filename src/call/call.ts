@@ -119,7 +119,7 @@ export abstract class Call extends AsyncResource implements Watcher {
     return this.#command
   }
 
-  /** What errors and running() speak of. */
+  /** The command that errors and running() name. */
   namedOf(): Command {
     return this.commandOf().named ?? this.commandOf()
   }

@@ -29,7 +29,7 @@ export interface Command {
   readonly detached: boolean
   readonly bestEffort: boolean
   readonly signal: AbortSignal | undefined
-  /** What errors and running() speak of, where that is not what is started. */
+  /** The command that errors and running() name, where that is not what is started. */
   readonly named?: Command
 }
 

@@ -340,7 +340,7 @@ class ContainedCall extends Call implements StreamOwner {
     this.child.emit(event, ...args)
   }
 
-  /** At once, or a turn later, where there was something to hear. */
+  /** At once, or a turn later if events were emitted just now. */
   private whenHeard(step: (this: ContainedCall) => void): void {
     if (this.hasEmitted || wasHeard()) this.later(step)
     else step.call(this)

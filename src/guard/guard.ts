@@ -410,12 +410,12 @@ class GuardProcess implements Sink {
     // One character a byte, so that a name may be cut anywhere.
     const lines = (this.text + lent(length).toString('latin1')).split('\n')
     this.text = lines.pop() as string
-    for (const line of lines) if (this.isOpen) this.heard(line)
+    for (const line of lines) if (this.isOpen) this.receive(line)
     if (this.isOpen && this.text.length > LONGEST_LINE) this.lose()
     return this.isOpen
   }
 
-  private heard(line: string): void {
+  private receive(line: string): void {
     const [, held] = READY.exec(line) ?? []
     const [, why] = REFUSED.exec(line) ?? []
     const [, kind, pid, name] = PROCESS.exec(line) ?? []

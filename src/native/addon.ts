@@ -68,7 +68,6 @@ export type CallEvent =
       leftovers: NativeProcessInfo[]
       leftoverCount: number
       survivors: NativeProcessInfo[]
-      /** `settle` was over while something that was left still wrote to the call's pipes. */
       /** How `backgroundSettle` was over: all was quiet; something was at work; it was seen to write to the pipes. */
       settle: 'quiet' | 'at-work' | 'writing'
       /** Milliseconds, fractions included. */

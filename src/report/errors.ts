@@ -30,9 +30,9 @@ export const codes = {
   notContained: 'ERR_HOLDFAST_NOT_CONTAINED',
   /** A TypeError: no such option. */
   unknownOption: 'ERR_HOLDFAST_UNKNOWN_OPTION',
-  /** As everywhere in Node. */
+  /** The code that Node has for it everywhere. */
   aborted: 'ABORT_ERR',
-  /** The same, of its permission model. */
+  /** The code of Node's permission model. */
   accessDenied: 'ERR_ACCESS_DENIED',
 } as const
 
@@ -169,7 +169,7 @@ export function notOpened(error: unknown): HoldfastError {
   return new HoldfastError(message, { code: codes.noHelper, step: 'helper', cause: error })
 }
 
-/** The same, of a command that was to be started. */
+/** No helper, for a command that was to be started. */
 export function notStarted(command: Named & { readonly env: string }, started: Started, error: unknown): HoldfastError {
   const { errno, message, code, cause } = notOpened(error)
   if (errno === -EMFILE) return startError(command, started, failedHere('helper', EMFILE))
@@ -252,7 +252,7 @@ function interpreterOf(started: Started, ifExecutable: boolean): string | undefi
   }
 }
 
-/** Where execvp(3) found it. */
+/** The path at which execvp(3) found the program. */
 function located({ file, env, cwd }: Started): string {
   if (file.includes('/')) return resolve(cwd, file)
   const path = env.split('\0').find((pair) => pair.startsWith('PATH='))

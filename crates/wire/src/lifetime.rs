@@ -1,4 +1,4 @@
-//! When a call ends, and how: the options that everybody on its way has in common.
+//! When a call ends, and how: the options that host, command line, keeper and plain child have in common.
 
 use crate::Error;
 use crate::bytes::Reader;

@@ -71,7 +71,7 @@ impl ToKeeper {
         Ok(())
     }
 
-    /// The spec that [`put_spec`](ToKeeper::put_spec) has written, for whoever starts it without a keeper.
+    /// The spec that [`put_spec`](ToKeeper::put_spec) has written, for a start without a keeper.
     pub fn spec_in(bytes: &[u8]) -> Option<SpecView> {
         let mut decoder = Decoder::default();
         decoder.feed(bytes);

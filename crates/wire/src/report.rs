@@ -55,7 +55,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Who reports.
+    /// Which process reports.
     By {
         /// The call's keeper.
         Keeper = "keeper",
@@ -87,13 +87,13 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How the spec's `settle` time was over.
+    /// How the spec's `background_settle` time ended.
     Settle {
         /// All that was left slept or had ended, or there was no such time.
         Quiet = "quiet",
         /// The time was up while something was at work.
         AtWork = "at-work",
-        /// The same, and it was seen to write to the call's pipes.
+        /// At work as above, and seen to write to the call's pipes.
         Writing = "writing",
     }
 }
@@ -177,7 +177,7 @@ pub struct EndFacts {
     pub outcome: Outcome,
     /// What held the brood.
     pub mechanism: Mechanism,
-    /// Who reports.
+    /// Which process reports.
     pub by: By,
     /// Why it began.
     pub reason: Reason,
@@ -191,7 +191,7 @@ pub struct EndFacts {
     pub leftovers: Vec<ProcessInfo>,
     /// What lives on, at most [`crate::MAX_NAMED`].
     pub survivors: Vec<ProcessInfo>,
-    /// How the spec's `settle` time was over.
+    /// How the spec's `background_settle` time ended.
     pub settle: Settle,
 }
 

@@ -163,7 +163,7 @@ impl Reach {
         }
     }
 
-    /// For [`kill`](Reach::kill). Nothing is signalled yet.
+    /// Makes the argument of [`kill`](Reach::kill). Nothing is signalled yet.
     pub fn begin_killing(&self) -> Killing {
         match self.kind {
             Kind::Tree => Killing::begin(),

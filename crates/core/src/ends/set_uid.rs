@@ -38,7 +38,7 @@ impl Asked {
 }
 
 impl SetUid {
-    /// For an end whose SIGKILLs begin now. `first_signal`: when all were sent the ladder's first one, if they were;
+    /// Begins with the SIGKILLs of an end. `first_signal`: when all were sent the ladder's first one, if they were;
     /// the time counts from there, and none is sent again. `None` where no process is to be left alone.
     pub fn begin(first_signal: Option<Instant>) -> Option<SetUid> {
         let now = Instant::now();

@@ -2,7 +2,7 @@
 //!
 //! [`Host`] is one per process and shared by its threads. It owns the spawn helper's socket and the sockets of idle
 //! keepers (`os::Pool`); a call takes one keeper's socket and gives it back after the end (`os::Call`). Everything that
-//! has to be waited for is watched by one thread ([`reactor`]), which reads nothing itself: it reports which number is
+//! has to be waited for is watched by one thread (`reactor`), which reads nothing itself: it reports which number is
 //! ready, and the environment (a JavaScript thread) that owns the number reads.
 //!
 //! Locks are taken in the order call, observers, pool, reactor; that of the calls' table alone.

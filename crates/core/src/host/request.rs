@@ -23,7 +23,7 @@ pub struct Request<'a> {
     pub helper: PathBuf,
     /// The program: a name to be looked up in PATH, or a path.
     pub file: &'a str,
-    /// Arguments, argv[0] first, NUL-joined.
+    /// Arguments, `argv[0]` first, NUL-joined.
     pub args: &'a str,
     /// Environment as `NAME=value`, NUL-joined.
     pub env: &'a str,

@@ -113,7 +113,7 @@ pub enum Side {
 pub enum ExitAs {
     /// With this status.
     Code(u8),
-    /// By the signal that ended the command.
+    /// With the signal that ended the command.
     Signal(i32),
 }
 

@@ -453,7 +453,7 @@ impl Pool {
                         }
                         // The keeper that they belonged to leaves, since its socket has ended.
                         Err(Missing::CutOff) => helper.refused = Some(Refusal::Descriptors(sys::EMFILE)),
-                        // A helper that does not speak our language is as good as gone.
+                        // A helper that sends what is no message counts as gone.
                         _ => {
                             helper.alive = false;
                             break;

@@ -75,7 +75,7 @@ pub fn children_by_number(others: &BTreeSet<Pid>) -> Vec<Pid> {
     let highest =
         fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
     let highest: i32 = highest.unwrap_or(HIGHEST);
-    // Those who came after us first: to ask four million numbers takes two seconds.
+    // Those that were started after us first: to try four million pids takes two seconds.
     let soon = own.saturating_add(MANY).min(highest);
     let ask = |range: std::ops::RangeInclusive<i32>| -> Vec<Pid> {
         let asked = range.filter_map(Pid::new).filter(|pid| !others.contains(pid));

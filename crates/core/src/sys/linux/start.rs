@@ -60,7 +60,7 @@ impl Stack {
 pub struct Plan {
     candidates: Vec<CString>,
     argv: Vec<*const c_char>,
-    /// For a script without `#!`: the shell, the script, the arguments.
+    /// The arguments for a script without `#!`: the shell, the script, its own ones.
     shell_argv: Vec<AtomicPtr<c_char>>,
     envp: Vec<*const c_char>,
     places: Vec<RawFd>,
@@ -363,8 +363,8 @@ impl Child<'_> {
             Grouping::Session => call(libc::SYS_setsid, [0; 6]),
         };
         grouped.map_err(step(Step::Helper))?;
-        // Not before the group exists: the pid may be its number, and who gets it may use it as that at once. Who waits
-        // for it in vain goes on without.
+        // Not before the group exists: the pid may be its number, and the host may use it as that at once. If this
+        // write fails, the host goes on without the pid.
         let pid = call(libc::SYS_getpid, [0; 6]).map_err(step(Step::Helper))? as u64;
         let _ = call(libc::SYS_write, [plan.commitment as usize, (&raw const pid) as usize, 8, 0, 0, 0]);
         let cwd_fd = self.descriptors().map_err(step(Step::Stdio))?;

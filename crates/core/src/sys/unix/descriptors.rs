@@ -116,7 +116,8 @@ pub fn are_free_beyond(fd: impl AsFd, count: u64) -> bool {
     most.is_none_or(|most| (fd.as_fd().as_raw_fd() as u64).saturating_add(count) < most)
 }
 
-/// As many open files as we may have. For a process that executes nothing.
+/// Raises our limit on open files as far as allowed. Only for a process that executes no program, which would inherit
+/// it.
 pub fn allow_all_descriptors() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let all = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };

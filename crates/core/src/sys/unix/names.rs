@@ -1,4 +1,4 @@
-//! Signals and errors by their names, for those who may not know where the numbers are from.
+//! Signals and errors by their names, for code above `sys`, which does not name the system's library.
 
 pub use libc::{
     E2BIG, EAGAIN, EBADF, ECHILD, EINVAL, EMFILE, ENAMETOOLONG, ENFILE, ENOBUFS, ENOENT, ENOMEM, ENOTDIR,

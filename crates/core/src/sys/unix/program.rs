@@ -7,7 +7,7 @@ use std::ptr;
 
 /// This process's environment as the C library has it (environ(7)), NUL-joined, byte for byte.
 ///
-/// For a process with one thread: elsewhere setenv(3) may move the list while it is read (docs/decisions/0012).
+/// Only for a process with one thread: elsewhere setenv(3) may move the list while it is read (docs/decisions/0012).
 pub fn environment() -> Vec<u8> {
     unsafe extern "C" {
         static environ: *const *const std::ffi::c_char;
