@@ -378,7 +378,7 @@ export abstract class Call extends AsyncResource implements Watcher {
     return `${process.pid}-${threadId}-${this.serial}`
   }
 
-  /** The first question waits for the keeper's word, at most 20 ms. */
+  /** The first read waits for the keeper's message, at most 20 ms. */
   get pid(): number | undefined {
     if (this.knownPid === 0 && this.phase === 'starting' && this.handle !== undefined && this.error === undefined) {
       this.knownPid = native.pid(this.handle, !this.askedForPid)

@@ -90,7 +90,7 @@ function idleTimeout(value: unknown, [, stdout, stderr]: readonly number[]): num
   return limit
 }
 
-/** What there is nothing to choose about here has the values that it has in node:child_process. */
+/** Options without an effect here take the values that they take in node:child_process. */
 function checkWithoutEffect(options: Values): void {
   for (const name of ['windowsHide', 'windowsVerbatimArguments']) flag(name, options[name])
   oneOf('serialization', options.serialization, ['json', 'advanced'])

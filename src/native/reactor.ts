@@ -49,7 +49,7 @@ function wake(): void {
   isHeard = false
   for (const word of native.take(environment)) {
     const watcher = watchers[handleIn(word)]
-    // A word may outlive its pipe or call, and reach the next one with that handle: looking once too often is harmless.
+    // A readiness word may outlive its pipe or call, and reach the next one with that handle: looking once too often is harmless.
     if (watcher !== undefined) enter(watcher, watcher.ready, readyIn(word))
   }
 }

@@ -32,7 +32,7 @@ pub struct Connection<S = OwnedFd, F = OwnedFd> {
 pub enum Missing {
     /// Cut off on their way, for want of a free one here.
     CutOff,
-    /// Not sent, or not so many.
+    /// None were sent, or fewer than the message needs.
     NotSent,
 }
 

@@ -208,7 +208,7 @@ impl Reactor {
     pub fn add_known(&self, env: EnvId, fd: Option<Arc<OwnedFd>>, is_known: bool) -> u32 {
         let mut table = lock(&self.table);
         let entry = Some(Entry { env, fd, armed: 0, is_known, timer: None });
-        // A freed number rests: a word for its former owner may still be on its way.
+        // A freed number rests: an event for its former owner may still be on its way.
         if table.free.len() > 64
             && let Some(number) = table.free.pop_front()
         {

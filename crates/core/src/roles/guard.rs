@@ -162,8 +162,8 @@ fn write_line(line: &str) {
     sys::write_out(line.as_bytes(), BUDGET);
 }
 
-/// Takes hold of the group by what there is, and shows that we are outside of it. With the leader's descriptor, if
-/// there is one.
+/// Holds the group in the best way that the kernel has, and shows that we are outside of it. `leader`: the leader's
+/// descriptor, if there is one.
 fn take_hold(
     group: Pid,
     leader: Option<Handle>,
@@ -393,8 +393,8 @@ impl Guard {
         }
     }
 
-    /// Waits for a word, an end, or the time. None of those awaited may be known to have ended; what has since then is
-    /// ready at once.
+    /// Waits for a line, the end of a process, or the time. No process must be among those awaited that is known to
+    /// have ended: it would be ready at once.
     fn await_event<'a>(&self, awaited: impl Iterator<Item = &'a Handle>, until: Option<Instant>) {
         let stdin = sys::stdin();
         let mut wait = Wait::new();
@@ -412,7 +412,7 @@ impl Guard {
         wait.until(look.into_iter().chain(until).min());
     }
 
-    /// The host's next word. After its last one, whether it is gone.
+    /// The host's next command. After the last one, sets whether the host is gone.
     fn next_command(&mut self) -> Option<GuardCommand> {
         let gone = self.host_gone || self.parent.as_ref().is_some_and(Parent::is_gone);
         self.host_gone = self.read() || gone;

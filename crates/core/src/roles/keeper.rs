@@ -80,7 +80,7 @@ pub fn keep(setup: Setup) -> io::Result<bool> {
     while !(keeper.host_gone && keeper.call.is_none()) {
         keeper.run_once();
     }
-    // Its parent after us may not reap it.
+    // Its next parent may be one that does not reap.
     if let Some(group) = keeper.group {
         sys::reap(group.id());
     }
@@ -282,8 +282,8 @@ impl Keeper {
         // Before the commitment: a keeper lost between the two has the helper's report.
         self.setup.slot.set(Class::Contained(self.group.map(|group| group.id())));
         self.idle_policy.normal();
-        // The word that nothing was started must stay true: without this one there is no start. A host that has
-        // given up on us has shut its side, and takes the end of ours for that word.
+        // A report that nothing was started must stay true: without the commitment there is no start. A host that has
+        // given up on us has shut its side, and takes the end of ours for that report.
         if self.host_gone || self.setup.commitment.commit().is_err() {
             self.host_gone = true;
             return;

@@ -58,10 +58,10 @@ impl Inherited {
     }
 }
 
-/// All of them, where there is no table.
+/// All our children, where there is no process table.
 fn children_by_number() -> Vec<Pid> {
     let mut found = BTreeSet::new();
-    // An error is the kernel's word that there are none.
+    // By an error the kernel reports that there are none.
     while sys::peek_any().is_ok() {
         let more = sys::children_by_number(&found);
         if more.is_empty() {
@@ -259,7 +259,7 @@ impl Runner {
     }
 
     fn send_spec(&mut self, order: &RunnerCommand<'_>) -> Result<(), Failure> {
-        // The keeper stands where we do, and needs none where we may not search our own.
+        // The keeper has the same working directory, and needs no descriptor of it where this user may not search it.
         let descriptors: Vec<OwnedFd> = sys::open_directory(".").into_iter().collect();
         let joined = order.command.iter().map(|arg| arg.as_bytes()).collect::<Vec<_>>().join(&0);
         let attributes = Attributes::now();
@@ -289,7 +289,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Until the keeper's last word, or until the brood of a lost keeper is ended.
+    /// Waits until the keeper reports the end, or until the brood of a lost keeper is ended.
     fn wait(&mut self) -> Option<EndFacts> {
         loop {
             self.await_something(false);

@@ -432,7 +432,7 @@ impl Call {
         }
     }
 
-    /// The keeper's socket has ended before its last word.
+    /// The keeper's socket has ended before `ended` came.
     fn lose(&mut self, pool: &Mutex<Pool>) {
         self.look_at_commitment();
         if !self.committed {

@@ -124,7 +124,7 @@ fn open_behind_guard(
     stop("gate-guarded");
     let ready = await_ready(&control);
     stop("gate-ready");
-    // Its word may have outlived it.
+    // The guard may have died after its line.
     let ready = ready.and_then(|()| match sys::child_state(guard) {
         ChildState::Alive => Ok(()),
         _ => Err(io::ErrorKind::UnexpectedEof.into()),

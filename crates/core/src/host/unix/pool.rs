@@ -417,7 +417,7 @@ impl Pool {
         }
     }
 
-    /// The reactor's word that one of our descriptors is ready.
+    /// The reactor reports that one of our descriptors is ready.
     pub fn on_ready(&mut self, key: u64) {
         if key & 1 == 0 {
             return self.drain();

@@ -192,7 +192,7 @@ impl LedGroup {
     /// Whether this kernel signals groups through a descriptor: tried once, without a signal, on ourselves.
     pub fn is_supported() -> bool {
         let Some(own) = Pid::own().and_then(|own| Handle::open(own).ok()) else { return false };
-        // ESRCH: it knows how, and we lead no group.
+        // ESRCH: the kernel supports it, and we lead no group.
         matches!(Delivery::from_result(own.send(0, PROCESS_GROUP)), Delivery::Sent | Delivery::Empty)
     }
 

@@ -262,7 +262,7 @@ pub fn start(plan: &mut Box<Plan>, stack: &mut Stack) -> io::Result<Started> {
     let (status, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     plan.status = write_end.as_raw_fd();
     let pid = clone(libc::CLONE_VM, plan, stack).or_else(|error| match error.raw_os_error() {
-        // qemu-user knows a thread and a fork and nothing between them; a filter may refuse what looks like neither.
+        // qemu-user supports a thread and a fork and nothing between them; a filter may refuse what looks like neither.
         Some(libc::EINVAL | libc::EPERM | libc::ENOSYS) => clone(0, plan, stack),
         _ => Err(error),
     })?;

@@ -59,11 +59,11 @@ pub fn let_go_of_stderr() {
     null(2..=2);
 }
 
-/// Writes all of it to standard output, whatever mode that is in, unless its reader does not read for so long.
-pub fn write_out(bytes: &[u8], patience: Duration) {
+/// Writes all of it to standard output, whatever mode that is in; gives up when its reader does not read for `limit`.
+pub fn write_out(bytes: &[u8], limit: Duration) {
     // A pipe that takes something takes as much (pipe(7), PIPE_BUF), so that even a blocking one does not block.
     for mut part in bytes.chunks(libc::PIPE_BUF) {
-        while !part.is_empty() && await_writable(rustix::stdio::stdout(), patience) {
+        while !part.is_empty() && await_writable(rustix::stdio::stdout(), limit) {
             match rustix::io::write(rustix::stdio::stdout(), part) {
                 Ok(count) => part = &part[count..],
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => (),
@@ -110,7 +110,7 @@ pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Whether more than so many descriptors may be opened beyond the number of this one.
+/// Whether more than `count` descriptors may be opened beyond the number of this one.
 pub fn are_free_beyond(fd: impl AsFd, count: u64) -> bool {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     most.is_none_or(|most| (fd.as_fd().as_raw_fd() as u64).saturating_add(count) < most)
