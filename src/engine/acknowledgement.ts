@@ -17,10 +17,10 @@ export class Acknowledgement implements Head {
     this.resolve = resolve
   })
 
-  /** @param patience milliseconds of silence, before the line and within it */
+  /** @param limit milliseconds of silence, before the line and within it */
   constructor(
     ack: string,
-    private readonly patience: number,
+    private readonly limit: number,
   ) {
     this.line = Buffer.from(`${ack}\n`)
   }
@@ -29,7 +29,7 @@ export class Acknowledgement implements Head {
   isThere(): Promise<boolean> {
     // What came while the loop was blocked is read first.
     const late = () => setImmediate(() => this.decide(false))
-    if (!this.isDecided) this.timer ??= setTimeout(late, this.patience)
+    if (!this.isDecided) this.timer ??= setTimeout(late, this.limit)
     return this.came
   }
 

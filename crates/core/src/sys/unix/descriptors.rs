@@ -74,8 +74,8 @@ pub fn write_out(bytes: &[u8], limit: Duration) {
 }
 
 /// Whether it takes something, or is broken, within this time.
-pub fn await_writable(fd: BorrowedFd<'_>, patience: Duration) -> bool {
-    let timeout = rustix::event::Timespec::try_from(patience).ok();
+pub fn await_writable(fd: BorrowedFd<'_>, limit: Duration) -> bool {
+    let timeout = rustix::event::Timespec::try_from(limit).ok();
     let mut source = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     let ready = rustix::io::retry_on_intr(|| rustix::event::poll(&mut source, timeout.as_ref()));
     ready != Ok(0)
