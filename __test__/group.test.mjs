@@ -200,7 +200,19 @@ test('no other exported function takes a process (C30)', (t) => {
     Object.keys(names)
       .filter((name) => name !== '__esModule')
       .sort(),
-    ['HoldfastError', 'capabilities', 'endAll', 'guard', 'notices', 'probe', 'resetHelper', 'run', 'running', 'spawn'],
+    [
+      'HoldfastError',
+      'capabilities',
+      'describe',
+      'endAll',
+      'guard',
+      'notices',
+      'probe',
+      'resetHelper',
+      'run',
+      'running',
+      'spawn',
+    ],
   )
 })
 
