@@ -320,7 +320,7 @@ test('it runs on: in a worker thread, whose main thread did not ask', async (t) 
 
 test('it runs on: no helper, no addon, a helper that is none', async (t) => {
   const addon = join(dirname(HELPER), 'holdfast.linux-x64-gnu.node')
-  const folders = { empty: 'which has no', addon: 'does not exist', broken: 'ENOEXEC' }
+  const folders = { empty: 'which has no', addon: 'does not exist', broken: 'or it is not the helper' }
   for (const [name, why] of Object.entries(folders)) {
     const path = join(project, name)
     mkdirSync(path)

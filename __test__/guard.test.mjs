@@ -540,6 +540,9 @@ test('a guard that is killed while the leader exits', async (t) => {
 // ---- helpers that are none
 const NATIVE = fileURLToPath(new URL('../npm/linux-x64-gnu/', import.meta.url))
 const HELPER = 'holdfast-helper.node'
+const { version } = JSON.parse(readFileSync(`${NATIVE}package.json`, 'utf8'))
+/** By which a helper of this version is known. */
+const NAMED = `holdfast-helper ${version}: `
 
 /** A folder like the platform package's. */
 function packaged(t) {
@@ -554,7 +557,7 @@ for (const [what, make] of Object.entries({
   'is missing': (path) => rmSync(path),
   'leaves without a word': (path) => copyFileSync('/bin/true', path),
   'cannot be executed': (path) => writeFileSync(path, 'no program'),
-  'says something else': (path) => writeFileSync(path, '#!/bin/sh\necho hello >&0\necho hello\n'),
+  'says something else': (path) => writeFileSync(path, `#!/bin/sh\n# ${NAMED}\necho hello >&0\necho hello\n`),
 }))
   test(`bad helper: one that ${what}: guard() rejects, and the child runs on`, async (t) => {
     const { helper, env } = packaged(t)
@@ -577,7 +580,7 @@ async function saying(t, text) {
   const { helper, env } = packaged(t)
   const lines = (what) => readFileSync(`${helper}-${what}`, 'utf8').trimEnd().split('\n')
   rmSync(helper)
-  writeFileSync(helper, `#!/bin/sh\necho start >> "$0-starts"\n${text}\n`)
+  writeFileSync(helper, `#!/bin/sh\n# ${NAMED}\necho start >> "$0-starts"\n${text}\n`)
   chmodSync(helper, 0o755)
   const host = await orderedHost(t, "const child = plain('sleep', ['60'], { detached: true, stdio: 'ignore' })", {
     env,
@@ -661,7 +664,7 @@ test('bad helper: one that says nothing is given up', async (t) => {
   const { helper, env } = packaged(t)
   const host = await orderedHost(t, shellOf('sleep 60 & wait'), { env })
   rmSync(helper)
-  writeFileSync(helper, '#!/bin/sh\nread -r line\n')
+  writeFileSync(helper, `#!/bin/sh\n# ${NAMED}\nread -r line\n`)
   chmodSync(helper, 0o755)
   t.like(await host.error('await guard(child)'), { code: 'ERR_HOLDFAST_NO_HELPER', ran: true })
   t.is(host.others().length, 2)

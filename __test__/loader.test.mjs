@@ -1,6 +1,6 @@
 // Where addon and helper are looked for, and every way in which that commonly fails: each has a text that names the cause
 // and what to do.
-import { spawnSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import {
   chmodSync,
   chownSync,
@@ -284,12 +284,90 @@ test('bad addon: a folder that this user must not read', (t) => {
   chmodSync(native, 0o700)
   chownSync(native, 0, 0)
   const drop = "process.setgid(65534); process.setuid(65534); process.chdir('/')"
-  refused(t, call(at, { before: `require('holdfast'); ${drop}` }), /is not installed|cannot be read/)
+  const closed = /linux-[\w-]+' cannot be read: .*EACCES.*; give this user the permission/
+  refused(t, call(at, { before: `require('holdfast'); ${drop}` }), closed)
+  refused(t, call(at, { before: `require('holdfast'); ${drop}`, extra: { HOLDFAST_BINARY_PATH: native } }), closed)
   chmodSync(native, 0o755)
   chmodSync(join(native, ADDON), 0o600)
   const result = call(at, { before: `require('holdfast'); ${drop}` })
   refused(t, result, /cannot be read: .*; give this user the permission/)
 })
+
+test('bad addon: one that is missing in its package, and a named pipe in its place', (t) => {
+  const { at, addon } = installed(t)
+  rmSync(addon)
+  refused(t, call(at), /has no holdfast\..*, so that it is incomplete; .*install again/)
+  execFileSync('mkfifo', [addon])
+  refused(t, call(at), /is damaged, or no addon/)
+})
+
+test('an override that is relative is looked up once, from the working directory', (t) => {
+  const { at, native } = installed(t)
+  const elsewhere = join(at, '@holdfast', 'native')
+  mkdirSync(join(at, '@holdfast'))
+  renameSync(native, elsewhere)
+  for (const path of ['@holdfast/native', './@holdfast/native', '@holdfast/../@holdfast/native/']) {
+    const before = "require('holdfast').capabilities(); require('holdfast').resetHelper(); process.chdir('/');"
+    works(t, call(at, { before, extra: { HOLDFAST_BINARY_PATH: path } }))
+  }
+})
+
+// ---- a helper that is wrong
+const CUT = 65_536
+const WRONG_HELPERS = {
+  cut: [
+    (path) => writeFileSync(path, readFileSync(path).subarray(0, CUT)),
+    /is damaged.*its end is missing.*install again/,
+  ],
+  'a script': [
+    (path) => writeFileSync(path, '#!/bin/sh\nexit 0\n'),
+    /is not of version .*or it is not the helper.*install again/,
+  ],
+  'another program': [
+    (path) => copyFileSync('/bin/true', path),
+    /is not of version .*or it is not the helper.*install again/,
+  ],
+  'for another architecture': [
+    (path) => {
+      const bytes = readFileSync(path)
+      bytes.writeUInt16LE(built.cpu === 'arm64' ? 62 : 183, 18)
+      writeFileSync(path, bytes)
+    },
+    new RegExp(`is for ${foreign.cpu}, and this process is ${built.cpu}: .*install again`),
+  ],
+}
+const OLDER = (path) => replaced(path, version, version.replace(/^\d/, '9'))
+const GUARD = `
+  const child = require('node:child_process').spawn('sleep', ['10'], { detached: true })
+  require('holdfast').guard(child).then(() => ({ stdout: 'guarded' }), ({ code, message }) => ({ code, message }))
+    .then((result) => (child.kill('SIGKILL'), process.stdout.write(JSON.stringify(result))))
+`
+const ENGINE = `process.stdout.write(JSON.stringify({ asked: process.env.LEAN_CTX_SESSION_CONTAINMENT ?? null }))`
+
+for (const [what, [change, pattern]] of Object.entries({
+  ...WRONG_HELPERS,
+  'of another version': [OLDER, /is not of version .*two versions are mixed.*install again/],
+})) {
+  test(`bad helper: ${what}: nothing becomes it`, (t) => {
+    const { at, root, helper } = installed(t)
+    rmSync(helper)
+    copyFileSync(join(CHECKOUT, 'npm', built.name, helperFile), helper)
+    change(helper)
+    chmodSync(helper, 0o755)
+    const line = [join(root, 'dist/cli.js'), 'run', '--', 'echo', 'ran']
+    const { status, stdout, stderr } = spawnSync(process.execPath, line, {
+      encoding: 'utf8',
+      env: { ...process.env, ...env },
+    })
+    t.deepEqual([status, stdout], [125, ''])
+    t.regex(stderr, pattern)
+    const guarded = call(at, { body: GUARD })
+    t.is(guarded.code, 'ERR_HOLDFAST_NO_HELPER')
+    t.regex(guarded.message, pattern)
+    const extra = { LEAN_CTX_SESSION_CONTAINMENT: '1' }
+    t.deepEqual(call(at, { args: ['--import', 'holdfast/engine'], body: ENGINE, extra }), { asked: null })
+  })
+}
 
 test('bad addon: a file system that is mounted with noexec', (t) => {
   if (!has(t, NO_MOUNT)) return
@@ -402,7 +480,7 @@ test('node --permission: refused children are ERR_ACCESS_DENIED, and each refusa
   )
   if (both.length < 2 && MAJOR < 22) t.log('this Node.js has no --allow-addons')
   const addons = call(at, { args: [...allowed, '--allow-child-process'] })
-  if (addons.stdout === undefined) refused(t, addons, /start Node.js with --allow-addons/)
+  if (addons.stdout === undefined) refused(t, addons, /under --permission with --allow-addons/)
   const flags = both.includes('--allow-addons') ? both : ['--allow-child-process']
   const read = [PERMISSION, `--allow-fs-read=${join(at, 'node_modules/holdfast')}/*`, ...flags]
   const unread = call(at, { args: read })

@@ -19,6 +19,7 @@
 import { AsyncResource } from 'node:async_hooks'
 import type { EndOptions, EndReport, Guard, ProcessInfo } from '../../index'
 import type { GuardHandle, GuardStart, LeaderHandle } from '../native/addon'
+import { type HelperFile, verified } from '../native/load'
 import { environment, keepLoopAlive, letLoopEnd, native, open } from '../native/reactor'
 import { clearTimeout, clock, setTimeout } from '../native/timers'
 import { type Abortable, abortSignal, unwatchSignal, watchSignal } from '../options/abort'
@@ -105,14 +106,18 @@ interface Exit {
 
 const hasExited = ({ exitCode, signalCode }: Exit) => typeof exitCode === 'number' || typeof signalCode === 'string'
 
+/** Once: a guard says nothing of its version before it holds the group. */
+let known: HelperFile | undefined
+
 /** The path of the helper. @throws HoldfastError when there is none */
 function helperFor(pid: number): string {
   let problem: string
   let errno: number | undefined
   try {
-    const helper = open()
-    if (helper.problem === '') return helper.path
-    problem = helper.problem
+    known ??= verified(open())
+    if (known.problem === '') return known.path
+    problem = known.problem
+    known = undefined
   } catch (error) {
     const why = error as HoldfastError
     problem = why.message

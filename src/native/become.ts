@@ -2,11 +2,13 @@
 import { systemCode } from '../report/errors'
 import * as messages from '../report/messages'
 import { channelVariables, inheritedDescriptors } from './inherit'
-import { load } from './load'
+import { load, verified } from './load'
 
 /** @throws Error or HoldfastError where it cannot; then nothing has changed */
 export function becomeHelper(mode: string, args: readonly string[]): never {
-  const { native, helper } = load()
+  const loaded = load()
+  const { native } = loaded
+  const helper = verified(loaded.helper)
   if (helper.problem !== '') throw new Error(helper.problem)
   const env = [...Object.entries(process.env).map(([key, value]) => `${key}=${value}`), ...channelVariables()]
   const errno = native.execve(helper.path, ['holdfast-helper', mode, ...args], env, inheritedDescriptors())

@@ -1,5 +1,5 @@
 /** What the head of an executable shows: for which processor it is, and which libc loads it (elf(5)). */
-import { closeSync, fstatSync, openSync, readlinkSync, readSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readlinkSync, readSync, statSync } from 'node:fs'
 
 export interface Elf {
   /** As `process.arch`; another name where it is none of ours. */
@@ -27,6 +27,8 @@ const LONGEST = 4096
  * @throws Error where it cannot be read
  */
 export function readElf(path: string): Elf | undefined {
+  // To open a named pipe would wait for its other end.
+  if (!statSync(path).isFile()) return undefined
   const fd = openSync(path, 'r')
   const read = (position: number, length: number) => {
     const bytes = Buffer.alloc(Math.min(length, LONGEST))

@@ -5,11 +5,11 @@
  */
 import { accessSync, chmodSync, constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { codes, HoldfastError } from '../report/errors'
 import { FILES } from '../report/messages'
 import type { Native } from './addon'
-import { libcOfProcess } from './executable'
+import { libcOfProcess, readElf } from './executable'
 import { addonOf, helperFile, type Platform, packageOf, platforms } from './platforms'
 import { isRefusedChildren, isRefusedToRead, whyNotLoaded, whyNotToLoad } from './refusal'
 import { version } from './version'
@@ -74,7 +74,8 @@ function locate(): Located {
     throw failure(FILES.platform(`${process.platform}-${process.arch}`, known))
   }
   const override = process.env[OVERRIDE]
-  if (override) return overridden(override, fitting, first)
+  // Once: the working directory may change, and Node.js would look a bare name up elsewhere.
+  if (override) return overridden(resolve(override), fitting, first)
 
   const tried: string[] = []
   for (const platform of fitting) {
@@ -91,27 +92,42 @@ function locate(): Located {
       tried.push(folder)
     }
   }
-  throw failure(whyMissing(packageOf(first), tried))
+  throw whyMissing(first, tried)
 }
 
 function overridden(folder: string, fitting: readonly Platform[], first: Platform): Located {
   const platform = fitting.find((one) => exists(join(folder, addonOf(one))))
   if (platform !== undefined) return { folder, platform }
-  let others: string[] = []
-  try {
-    others = readdirSync(folder).filter((name) => /^holdfast\..*\.node$/.test(name))
-  } catch {}
-  const [found] = others
+  if (isRefusedToRead(folder)) throw failure(FILES.readRefused(folder))
+  const { names, refused } = listed(folder)
+  if (refused !== undefined) throw failure(FILES.unreadable(folder, refused.message), { cause: refused })
+  const [found] = names.filter((name) => /^holdfast\..*\.node$/.test(name))
   if (found !== undefined) throw failure(FILES.overrideForeign(OVERRIDE, folder, addonOf(first), found))
   throw failure(FILES.override(OVERRIDE, folder, addonOf(first)))
 }
 
-function whyMissing(name: string, tried: readonly string[]): string {
+function whyMissing(platform: Platform, tried: readonly string[]): HoldfastError {
+  const name = packageOf(platform)
   const packages = join(dirname(ROOT), '@holdfast')
-  if (isRefusedToRead(packages)) return FILES.readRefused(packages)
-  const others = platforms.filter((platform) => packageFolder(platform) !== undefined).map(packageOf)
-  if (others.length > 0) return FILES.foreign(name, others)
-  return isBundled() ? FILES.bundled(name, OVERRIDE) : FILES.missing(name, tried)
+  if (isRefusedToRead(packages)) return failure(FILES.readRefused(packages))
+  for (const folder of [packages, join(dirname(ROOT), name)]) {
+    const { names, refused } = listed(folder)
+    if (refused !== undefined) return failure(FILES.unreadable(folder, refused.message), { cause: refused })
+    if (folder !== packages && names.length > 0) return failure(FILES.incomplete(folder, addonOf(platform)))
+  }
+  const others = platforms.filter((one) => packageFolder(one) !== undefined).map(packageOf)
+  if (others.length > 0) return failure(FILES.foreign(name, others))
+  return failure(isBundled() ? FILES.bundled(name, OVERRIDE) : FILES.missing(name, tried))
+}
+
+/** What is in a folder, or why this user must not see it. */
+function listed(folder: string): { readonly names: readonly string[]; readonly refused?: Error } {
+  try {
+    return { names: readdirSync(folder) }
+  } catch (error) {
+    const isRefused = (error as NodeJS.ErrnoException).code === 'EACCES'
+    return isRefused ? { names: [], refused: error as Error } : { names: [] }
+  }
 }
 
 function isBundled(): boolean {
@@ -154,6 +170,26 @@ function helperIn(folder: string): HelperFile {
     return { path, problem: FILES.helperNotExecutable(path, (error as Error).message) }
   }
   return { path, problem: isExecutable(path) ? '' : FILES.helperNotExecuted(path) }
+}
+
+/**
+ * For what becomes the helper, or starts one that says nothing of itself: whether it is the helper of this version, as its
+ * own text says, and all there. What is cut would end the process by a signal, and another program do something else.
+ */
+export function verified({ path, problem }: HelperFile): HelperFile {
+  return { path, problem: problem === '' ? whyNotTheHelper(path) : problem }
+}
+
+function whyNotTheHelper(path: string): string {
+  try {
+    const elf = readElf(path)
+    if (elf?.isCut) return FILES.helperDamaged(path, 'its end is missing')
+    if (elf !== undefined && elf.cpu !== process.arch) return FILES.architecture(path, elf.cpu, process.arch)
+    return readFileSync(path).includes(`holdfast-helper ${version}: `) ? '' : FILES.helperVersion(path, version)
+  } catch {
+    // It can be executed without being read.
+    return ''
+  }
 }
 
 function isExecutable(path: string): boolean {

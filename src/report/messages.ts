@@ -226,6 +226,8 @@ export const FILES = {
   /** @param tried where it was looked for */
   missing: (name: string, tried: readonly string[]) =>
     `the package ${name} is not installed (tried: ${tried.map(path).join('; ')}). Optional dependencies may be left out (--omit=optional, --no-optional), the lockfile may have been made on another system, or npm has forgotten it (npm/cli#4828): ${reinstall(name)}`,
+  incomplete: (folder: string, file: string) =>
+    `${path(folder)} has no ${file}, so that it is incomplete; ${reinstall('')}`,
   foreign: (name: string, found: readonly string[]) =>
     `the package ${name} is not installed, but ${found.join(', ')} is: node_modules or the lockfile was made on another system, or copied from there; ${reinstall(name)}`,
   bundled: (name: string, variable: string) =>
@@ -251,7 +253,7 @@ export const FILES = {
     `${path(file)} is version ${shown(found)}, and the package is ${expected}: two versions are mixed; ${reinstall('')}`,
   notOurs: (file: string) => `${path(file)} is no addon of holdfast`,
   addonsRefused: (reason: string) =>
-    `this process must not load addons; start Node.js with --allow-addons (${wroteLast(reason)})`,
+    `this process must not load addons; start Node.js without --no-addons, and under --permission with --allow-addons (${wroteLast(reason)})`,
   childrenRefused:
     'this process must not start others (node --permission); start Node.js with --allow-child-process, and with --allow-addons',
   readRefused: (folder: string) =>
@@ -259,6 +261,9 @@ export const FILES = {
   deno: (folder: string, reason: string) =>
     `Deno refuses it: ${wroteLast(reason)}. Start it with --allow-ffi=${visible(folder)} --allow-read=${visible(folder)}, or with --allow-ffi --allow-read --allow-env`,
   helperMissing: (helper: string) => `${path(helper)} does not exist; ${reinstall('')}`,
+  helperDamaged: (helper: string, reason: string) => `${path(helper)} is damaged (${reason}); ${reinstall('')}`,
+  helperVersion: (helper: string, expected: string) =>
+    `${path(helper)} is not of version ${expected}, as the package is: two versions are mixed, or it is not the helper; ${reinstall('')}`,
   helperNotExecutable: (helper: string, reason: string) =>
     `${path(helper)} is not executable, and chmod failed: ${reason}; chmod +x it where it is installed, or keep modes when it is copied`,
   helperNotExecuted: (helper: string) =>

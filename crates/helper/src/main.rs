@@ -24,7 +24,14 @@ fn main() -> ExitCode {
     }
 }
 
+/// The package finds its version in here before a process becomes the helper.
+const USAGE_TEXT: &str = concat!(
+    "holdfast-helper ",
+    env!("CARGO_PKG_VERSION"),
+    ": started by holdfast, not by hand; see 'holdfast --help'"
+);
+
 fn usage() -> ExitCode {
-    eprintln!("holdfast-helper: started by holdfast, not by hand; see 'holdfast --help'");
+    eprintln!("{USAGE_TEXT}");
     ExitCode::from(USAGE)
 }
