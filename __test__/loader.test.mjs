@@ -209,6 +209,14 @@ const replaced = (path, from, to) => {
   if (count === 0) throw new Error(`no ${from} in ${path}`)
   writeFileSync(path, bytes)
 }
+const OTHER_CPU = [
+  (path) => {
+    const bytes = readFileSync(path)
+    bytes.writeUInt16LE(built.cpu === 'arm64' ? 62 : 183, 18)
+    writeFileSync(path, bytes)
+  },
+  new RegExp(`is for ${foreign.cpu}, and this process is ${built.cpu}: .*install again`),
+]
 const WRONG = {
   'cut after the header': [
     (path) => writeFileSync(path, readFileSync(path).subarray(0, 1000)),
@@ -224,14 +232,7 @@ const WRONG = {
     (path) => writeFileSync(path, 'version https://git-lfs.github.com/spec/v1\n'),
     /is damaged.*install again/,
   ],
-  'for another architecture': [
-    (path) => {
-      const bytes = readFileSync(path)
-      bytes.writeUInt16LE(built.cpu === 'arm64' ? 62 : 183, 18)
-      writeFileSync(path, bytes)
-    },
-    new RegExp(`is for ${foreign.cpu}, and this process is ${built.cpu}: .*install again`),
-  ],
+  'for another architecture': OTHER_CPU,
   'another library': [(path) => copyFileSync(join(CHECKOUT, 'npm', built.name, helperFile), path), /./],
   'of another version': [
     (path) => replaced(path, version, version.replace(/^\d/, '9')),
@@ -326,14 +327,7 @@ const WRONG_HELPERS = {
     (path) => copyFileSync('/bin/true', path),
     /is not of version .*or it is not the helper.*install again/,
   ],
-  'for another architecture': [
-    (path) => {
-      const bytes = readFileSync(path)
-      bytes.writeUInt16LE(built.cpu === 'arm64' ? 62 : 183, 18)
-      writeFileSync(path, bytes)
-    },
-    new RegExp(`is for ${foreign.cpu}, and this process is ${built.cpu}: .*install again`),
-  ],
+  'for another architecture': OTHER_CPU,
 }
 const OLDER = (path) => replaced(path, version, version.replace(/^\d/, '9'))
 const GUARD = `

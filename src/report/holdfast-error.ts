@@ -1,4 +1,4 @@
-/** The class alone: an import of the package loads it, and nothing else of this folder but the notices. */
+/** The class of the package's errors; errors.ts makes them. */
 import type { HoldfastError as Api, RunResult } from '../../index'
 
 interface Facts {

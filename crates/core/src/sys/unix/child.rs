@@ -119,7 +119,7 @@ pub fn peek_any() -> io::Result<Option<Pid>> {
     Ok(waitid(libc::P_ALL, 0, LOOK)?.map(|dead| dead.pid))
 }
 
-/// [`peek_any`], but never a pin, which has no exit signal (wait(2), `__WALL`).
+/// [`peek_any`], but not a pin, which has no exit signal (wait(2), `__WALL`) unless it had to be forked.
 pub fn peek_adopted() -> io::Result<Option<Pid>> {
     Ok(waitid(libc::P_ALL, 0, LOOK & !EVERY_CHILD)?.map(|dead| dead.pid))
 }
